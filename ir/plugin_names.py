@@ -12,29 +12,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hlojit.ir.environment import Snapshot, tables
-from hlojit.ir.errors import PluginError
+from hlojit.ir.environment import ELEMENT_TYPES, Snapshot, tables
+from hlojit.ir.errors import HlojitError
 
 
 @contextmanager
 def plugins_named() -> Iterator[None]:
-    """Name packages in the ``PluginError`` that leaves the block."""
+    """Name packages in the error that leaves the block."""
     try:
         yield
-    except PluginError as error:
+    except HlojitError as error:
         if len(error.args) == 1 and isinstance(error.args[0], str):
             error.args = (with_sources(error.args[0], tables()),)
         raise
 
 
-def with_sources(message: str, scope: Snapshot) -> str:
-    """The message with the package behind the name that it begins with."""
+def with_sources(message: str, scope: Snapshot | None = None) -> str:
+    """The message with the package behind the name that it begins with; by default as the tables are now."""
+    scope = scope or tables()
     for (kind, name), owner in scope.owners.items():
         contribution = scope.contributions.get(owner)
         record = contribution.record if contribution is not None else None
         if contribution is None or contribution.built_in or not getattr(record, "package", ""):
             continue
-        for begin in (f"{kind} {name!r}", f"the {kind} {name!r}"):
-            if message.startswith(begin) and not message.startswith(f"{begin} ({contribution.source})"):
-                return f"{begin} ({contribution.source}){message.removeprefix(begin)}"
+        for begin in _beginnings(kind, name):
+            rest = message.removeprefix(begin)
+            if (
+                message.startswith(begin)
+                and not rest.startswith(f" ({contribution.source})")
+                and not rest[:1].isalnum()
+            ):
+                return f"{begin} ({contribution.source}){rest}"
     return message
+
+
+def _beginnings(kind: str, name: str) -> Iterator[str]:
+    yield f"{kind} {name!r}"
+    yield f"the {kind} {name!r}"
+    if kind == ELEMENT_TYPES:
+        for function in ("decode", "encode", "scaling"):
+            yield f"the {function} function of {name}"

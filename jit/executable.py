@@ -28,6 +28,7 @@ from hlojit.extensions import Backend, Device, DeviceProgram
 from hlojit.extensions.calls.function_places import function_places, with_place
 from hlojit.extensions.origins import backend_text
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
+from hlojit.ir.plugin_names import with_sources
 from hlojit.ir.types import TensorType
 from hlojit.ir.vendor_places import told
 from hlojit.lowering.abi import Status
@@ -325,15 +326,15 @@ class _Explaining:
         if status == Status.FUNCTION_FAILED:
             # The message is part of the kernel's code, which is alive as long as the call is.
             text = ctypes.string_at(detail0, detail1).decode()
-            raise ExecutionError(f"{self.spec.name}: {with_place(text, self.places)}")
+            raise ExecutionError(f"{self.spec.name}: {with_sources(with_place(text, self.places))}")
         if status == Status.FOREIGN_CALL_FAILED:
-            raise ExecutionError(f"{self.spec.name}: {explained(detail0, detail1)}")
+            raise ExecutionError(f"{self.spec.name}: {with_sources(explained(detail0, detail1))}")
         if status == Status.PYTHON_CALL_FAILED:
             raise_outcome(self.spec.name, detail0)
         if status == Status.NATIVE_CALL_FAILED:
             what, _, where = ctypes.string_at(detail0).decode().partition("\n")
             raise ExecutionError(
-                f"{self.spec.name}: {what}: its function returned {detail1}{where and f'{chr(10)}  at {where}'}"
+                f"{self.spec.name}: {with_sources(what)}: its function returned {detail1}{where and f'{chr(10)}  at {where}'}"
             )
         if self.spec.explain is not None:
             raise self.spec.explain(status, detail0, detail1)

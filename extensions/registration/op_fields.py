@@ -21,6 +21,8 @@ class AttributeKinds:
     """``int``, written ``3 : i32``"""
     F32: ClassVar[AttributeKind] = kinds.F32
     """``float``, written ``0.5 : f32``"""
+    F64: ClassVar[AttributeKind] = kinds.F64
+    """``float``, written ``0.5 : f64``"""
     BOOL: ClassVar[AttributeKind] = kinds.BOOL
     """``bool``"""
     UNIT: ClassVar[AttributeKind] = kinds.UNIT

@@ -14,6 +14,7 @@ from hlojit.extensions.calls.function_places import with_place
 from hlojit.gpu.driver import ALIGNMENT, DeviceFault, Driver, Stream
 from hlojit.gpu.memory import DeviceMemory, MemoryPool
 from hlojit.ir.errors import ExecutionError
+from hlojit.ir.plugin_names import with_sources
 from hlojit.simt.status import WORD, status_bytes
 
 
@@ -123,7 +124,7 @@ class Run:
                 return
             message = self._statuses.finish(status, stream, was_stopped=self._was_stopped)
         if message:
-            raise ExecutionError(f"{self._name}: {with_place(message, self._places)}")
+            raise ExecutionError(f"{self._name}: {with_sources(with_place(message, self._places))}")
 
     def stop(self) -> None:
         """Have loops that do not end do so."""

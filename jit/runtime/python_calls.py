@@ -20,6 +20,7 @@ import numpy as np
 from hlojit.ir.binary import Reader, Writer
 from hlojit.ir.errors import ExecutionError, repr_of
 from hlojit.ir.once import Once
+from hlojit.ir.plugin_names import with_sources
 from hlojit.ir.scalar.arrays import first_outside
 from hlojit.ir.vendor_places import raised_at
 
@@ -60,7 +61,7 @@ def raise_outcome(name: str, number: int) -> NoReturn:
     said, error = _raised.pop(number, ("a Python function was interrupted", KeyboardInterrupt()))
     if isinstance(error, KeyboardInterrupt):
         raise error
-    raise ExecutionError(f"{name}: {said}") from error
+    raise ExecutionError(f"{name}: {with_sources(said)}") from error
 
 
 def _called(function: int, description: int, length: int, buffers: int, outcome: int) -> None:

@@ -15,6 +15,7 @@ import ast
 import dis
 import functools
 import linecache
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from types import TracebackType
@@ -134,7 +135,8 @@ def _say(error: BaseException, place: Place) -> None:
     """Put the line in front of the message."""
     said = str(error)
     location = getattr(error, "location", None)
-    text = place.says(said.removesuffix(f"\n  at {location}"))
+    short = said.removesuffix(f"\n  at {location}")
+    text = place.says(re.sub(rf"\n  at {re.escape(place.file)}:{place.line}(:\d+)?$", "", short))
     if error.args == (said,):
         error.args = (text,)
     if str(error) != text:

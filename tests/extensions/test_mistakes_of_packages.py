@@ -78,6 +78,35 @@ def calls(name: str, factor: float = 2.0) -> Any:
     return SimpleNamespace(__name__=name, hlojit_custom_calls=ext.hookimpl(lambda: [call]))
 
 
+def refusing(x: Any) -> Any:
+    raise OSError("the card is gone")
+
+
+def beyond(x: Any, result: Any) -> None:
+    result[x.shape[0]] = x[0]
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("name", ["refusing", "beyond"])
+def test_what_fails_at_run_time_is_named_with_its_package(name: str, backend: str) -> None:
+    form = {"refusing": (refusing, "python"), "beyond": (beyond, "numba")}[name]
+    call = ext.ArrayCall("nova.fails", function=form[0], trust=form[1], result_types=lambda call: call.operands[0])
+    hooks = SimpleNamespace(__name__="nova", hlojit_custom_calls=ext.hookimpl(lambda: [call]))
+    ext.register(hooks, package="hlojit-nova", version="0.1.0")
+    failing = hlojit.jit(lambda x: hlojit.custom_call("nova.fails", x), backend=backend)
+    with pytest.raises(hlojit.HlojitError, match=r"custom call target 'nova.fails' \(hlojit-nova 0.1.0\): "):
+        failing(np.ones(3, "f4"))
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_functions_of_a_format_are_named_with_their_package(backend: str) -> None:
+    row = ext.FloatFormat("nova20", bits=20, decode=lambda code: code * 0.5, encode=lambda value: 1 << 25)
+    hooks = SimpleNamespace(__name__="nova", hlojit_formats=ext.hookimpl(lambda: [row]))
+    ext.register(hooks, package="hlojit-nova", version="0.1.0")
+    with pytest.raises(hlojit.HlojitError, match=r"the encode function of nova20 \(hlojit-nova 0.1.0\)"):
+        hlojit.jit(lambda x: x.astype("nova20"), backend=backend)(np.ones(3, "f4"))
+
+
 def test_another_package_under_a_name_that_is_taken() -> None:
     ext.register(calls("nova"), package="hlojit-nova", version="0.1.0")
     ext.register(calls("nova", 3.0), package="hlojit-nova", version="0.2.0")

@@ -9,7 +9,7 @@ from typing import Any
 import hlojit
 import numpy as np
 import pytest
-from hlojit.extensions import ArrayCall, CustomCall, ElementwiseCall, FloatFormat, hookimpl, using
+from hlojit.extensions import ArrayCall, AttributeKinds, CustomCall, ElementwiseCall, FloatFormat, hookimpl, using
 from hlojit.ir import (
     F32,
     GENERIC,
@@ -191,6 +191,21 @@ def test_formats_of_plugins_are_operands_and_results() -> None:
     assert hlojit.op("add")(values, values).to_values().tolist() == [2.0, 4.0, -7.0]
     assert hlojit.op("nova.lambda")(values, result=((3,), "f64")).tolist() == [1.0, 2.0, -3.5]
     assert hlojit.op("convert")(X[:2], result=((2,), "nova7")).element_type.name == "nova7"
+
+
+def test_an_attribute_keeps_64_bits() -> None:
+    record = OpDefinition(
+        "nova.scaled",
+        operands=(Operand("x"),),
+        attributes=(AttributeSpec("by", AttributeKinds.F64),),
+        infer=lambda request: [request.operand_types[0]],
+        lowering=Expand(lambda b, i: [b.multiply(i.operands[0], b.constant(i.attributes["by"], i.operands[0].type))]),
+    )
+    with using(SimpleNamespace(__name__="nova", hlojit_ops=hookimpl(lambda: [record]))):
+        scaled = hlojit.jit(lambda x: hlojit.op("nova.scaled")(x, by=0.1))
+        assert scaled(np.ones(2)).tolist() == [0.1, 0.1]
+        text = str(scaled.lower(np.ones(2)))
+        assert hlojit.compile(text)(np.ones(2)).tolist() == [0.1, 0.1]
 
 
 def test_arrays_on_devices_are_operands() -> None:
