@@ -20,12 +20,13 @@ def hlojit_backends() -> Sequence[Backend]:
 
 @hookimpl
 def hlojit_custom_calls() -> Sequence[CustomCall]:
-    """What ops on channels become, and JAX's calls of LAPACK and beside it: here and on the reference."""
+    """What ops on channels become, JAX's calls of LAPACK and beside it, and what programs print: here and on the reference."""
     from hlojit.cpu.host_transfers import host_transfer
     from hlojit.cpu.lapack_calls import lapack_calls
     from hlojit.cpu.tridiagonal_calls import tridiagonal_call
+    from hlojit.extensions.calls.host_texts import text_calls
 
-    return [host_transfer(), lapack_calls(), tridiagonal_call()]
+    return [host_transfer(), lapack_calls(), tridiagonal_call(), *text_calls()]
 
 
 @hookimpl

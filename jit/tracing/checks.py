@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -31,13 +32,19 @@ class Check:
     raised: BaseException | None = None
     """What a ``raise`` of the function named."""
 
-    def exception(self) -> BaseException:
-        """What the call raises, as if it were raised at its line."""
+    def exception(self, noted: tuple[Any, Any] | None = None) -> BaseException:
+        """What the call raises, as if it were raised at its line.
+
+        ``noted``: arguments and attributes of what was raised, where they hold values of the run.
+        """
         made = _again(self.raised) if self.raised is not None else self.error(self.place.says(self.message))
+        if noted is not None:
+            made.args, attributes = noted
+            made.__dict__.update(attributes)
         return made.with_traceback(traceback_at(self.place))
 
 
-def _place(location: Location) -> Place:
+def place_of(location: Location) -> Place:
     """The user's line that is traced."""
     if not isinstance(location, FileLocation):
         return Place("<unknown>", 1, "")
@@ -50,7 +57,7 @@ def _place(location: Location) -> Place:
 
 def said_at(location: Location, what: str) -> str:
     """A message about a line that is traced."""
-    return _place(location).says(what)
+    return place_of(location).says(what)
 
 
 def _again(exception: BaseException) -> BaseException:
@@ -68,10 +75,18 @@ def _again(exception: BaseException) -> BaseException:
 class Checks:
     """Those of one function, in its order."""
 
-    def __init__(self, made: list[Check] | None = None) -> None:
+    def __init__(self, made: list[Check] | None = None, outer: Checks | None = None) -> None:
         self.made: list[Check] = [] if made is None else made
         """Those of the whole function; regions have a running number of their own."""
         self.running: Value | None = None
+        self.outer = outer
+        """Those of the region around."""
+
+    @property
+    def before(self) -> list[Value]:
+        """The numbers that say whether something has failed until here, in this region and in those around."""
+        running = [] if self.running is None else [self.running]
+        return running if self.outer is None else [*running, *self.outer.before]
 
     def add(self, builder: Builder, bad: Value, error: type[Exception], message: str) -> None:
         """Fail where an element of ``bad`` is true."""
@@ -80,12 +95,21 @@ class Checks:
             attributes: Any = {"dimensions": tuple(range(bad.tensor_type.rank))}
             regions = [builder.combiner("or", bad.tensor_type.element_type)]
             bad = builder.create("reduce", [bad, start], attributes=attributes, regions=regions).result
-        self._fail_where(builder, bad, Check(error, message, _place(builder.location)))
+        self._fail_where(builder, bad, Check(error, message, place_of(builder.location)))
 
-    def add_exception(self, builder: Builder, exception: BaseException) -> None:
-        """Raise this where the program comes here."""
-        always = builder.constant(np.bool_(True))
-        self._fail_where(builder, always, Check(Exception, "", _place(builder.location), exception))
+    def add_exception(
+        self, builder: Builder, exception: BaseException, noted: Callable[[int], Value] | None = None
+    ) -> None:
+        """Raise this where the program comes here.
+
+        ``noted`` builds, for the number of the check, the number under which the call finds values that it is raised with.
+        """
+        check = Check(Exception, "", place_of(builder.location), exception)
+        if noted is None:
+            self._fail_where(builder, builder.constant(np.bool_(True)), check)
+            return
+        self.made.append(check)
+        self.follow(builder, noted(len(self.made)))
 
     def _fail_where(self, builder: Builder, bad: Value, check: Check) -> None:
         self.made.append(check)

@@ -50,7 +50,7 @@ def recording(operations: Operations, block: Block) -> Iterator[Frame]:
     frame = Frame(block)
     outer, checks = operations.builder, operations.checks
     operations.builder = Builder(block, location=outer.location)
-    operations.checks = Checks(checks.made)
+    operations.checks = Checks(checks.made, checks)
     operations.frames.append(frame)
     try:
         yield frame

@@ -11,6 +11,7 @@ from typing import Any, Final, final
 
 import numpy as np
 from hlojit.arrays import Array
+from hlojit.extensions.calls.host_texts import FIRST_TICKET, taken_message
 from hlojit.ir.errors import ArgumentError
 from hlojit.tracing.checks import Check
 from hlojit.tracing.tracer import Tracer
@@ -75,13 +76,19 @@ class Outcome:
             if not array.flags.writeable:
                 raise ValueError(f"assignment destination is read-only: argument {write.name}")
 
+    def _failure(self, number: int) -> BaseException:
+        if number < FIRST_TICKET:
+            return self.checks[number - 1].exception()
+        number, noted = taken_message(number)
+        return self.checks[number - 1].exception(noted)
+
     def results(self, made: Any, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """The function's results, after arguments were written."""
         given = list(made) if isinstance(made, tuple) else [made]
         if self.checks:
             failed = int(np.asarray(given.pop()))
             if failed:
-                raise self.checks[failed - 1].exception()
+                raise self._failure(failed)
         if self.writes:
             written = given[len(given) - len(self.writes) :]
             del given[len(given) - len(self.writes) :]

@@ -15,6 +15,7 @@ from hlojit.ir.environment import tables
 from hlojit.ir.errors import ArgumentError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Function, Module, Value
+from hlojit.tracing import texts
 from hlojit.tracing.arguments import type_of
 from hlojit.tracing.callables import name_of, place_of
 from hlojit.tracing.containers import NestingError, Structure, flatten, paths, unflatten
@@ -176,6 +177,12 @@ class Recorder:
             return result
         except AlwaysRaises:
             return None
+        except Exception as error:
+            if not texts.is_traced(operations, error.args):
+                raise
+            # It raises whatever the arguments are, with their values.
+            texts.raised(operations, error)
+            return None
         except RecursionError as error:
             raise TracingError(f"{self.name} recurses without an end while it is traced: {error}") from error
         finally:
@@ -220,6 +227,10 @@ class Recorder:
         return values, tuple(forms)
 
     def _result(self, operations: Operations, path: str, leaf: Any) -> Value:
+        if type(leaf) is texts.Text:
+            raise TracingError(
+                f"{self.name}: result{path} is a text with traced values; return the values, and format them outside"
+            )
         if isinstance(leaf, (str, bytes)) or callable(leaf):
             raise TracingError(
                 f"{self.name}: result{path} is {leaf!r} of type {type(leaf).__name__}; a jitted function returns "

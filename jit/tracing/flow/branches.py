@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hlojit.ir.blocks import Block
 from hlojit.ir.graph import Value
+from hlojit.ir.passes.graph_facts import has_own_effect
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow.joining import (
     Carried,
@@ -137,9 +138,9 @@ def _carry(
             values += [frame.written.get(storage, storage.value) for storage in written]
             builder.return_(*values, *([code_of(ops, frame)] if has_code else []))
     ops.builder.location = location
-    if not (carried or written or has_code):
-        return {}
     blocks = [each.region.frame.block for each in endings]
+    if not (carried or written or has_code or any(has_own_effect(each) for block in blocks for each in block.walk())):
+        return {}
     results = list(ops.builder.create("stablehlo.if", [chosen], regions=blocks).results)
     code = results.pop() if has_code else None
     found, made = _taken_up(runtime, site, endings, carried, results)

@@ -14,6 +14,7 @@ from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from hlojit.tracing import texts
 from hlojit.tracing.flow import arrays, python_functions, walks
 from hlojit.tracing.flow.mutations import CHANGING, CONTAINERS
 from hlojit.tracing.numpy_source import is_numpys, is_numpys_file
@@ -34,9 +35,12 @@ def stand_in(runtime: TracedRuntime, site: Site, function: Any) -> Callable[...,
         rule = None
     if function is builtins.next:
         return functools.partial(_next, runtime, site)
-    if function is warnings.warn and runtime.regions:
-        # What depends on traced values comes without NumPy's warnings.
-        return _silent
+    if function is warnings.warn:
+        if not is_numpys_file(site.file):
+            return functools.partial(texts.warned, runtime.ops)
+        if runtime.regions:
+            # What depends on traced values comes without NumPy's warnings.
+            return _silent
     if rule is not None:
         return functools.partial(rule, runtime.ops)
     if isinstance(function, (BuiltinMethodType, MethodType)):
@@ -58,6 +62,8 @@ def _silent(*arguments: Any, **named: Any) -> None:
 def _method(runtime: TracedRuntime, site: Site, function: Any) -> Callable[..., Any]:
     """Of Python's containers and of arrays."""
     owner = function.__self__
+    if type(owner) is str and function.__name__ in ("format", "join"):
+        return functools.partial(_method_of_text, runtime.ops, function)
     if isinstance(owner, CONTAINERS):
         if function.__name__ in CHANGING:
             runtime.require_own(site, owner)
@@ -112,7 +118,45 @@ def _reversed(ops: Operations, value: Any) -> Any:
     return walks.backwards(value)
 
 
+def _type(ops: Operations, *arguments: Any, **named: Any) -> Any:
+    """``type(x) is np.ndarray`` answers as ``isinstance`` does."""
+    if len(arguments) == 1 and not named and type(arguments[0]) in (Tracer, texts.Text):
+        return arguments[0].__class__
+    return type(*arguments, **named)
+
+
+def _str(ops: Operations, *arguments: Any, **named: Any) -> Any:
+    if len(arguments) == 1 and not named:
+        return texts.shown(ops, str, *arguments)
+    return str(*arguments, **named)
+
+
+def _repr(ops: Operations, value: Any) -> Any:
+    return texts.shown(ops, repr, value)
+
+
+def _format(ops: Operations, value: Any, specification: Any = "") -> Any:
+    return texts.formatted(ops, [(value, "", specification)])
+
+
+def _method_of_text(ops: Operations, function: Any, *arguments: Any, **named: Any) -> Any:
+    """Of a ``str``: ``format`` and ``join``, of traced values too."""
+    if function.__name__ == "join" and len(arguments) == 1:
+        arguments = (list(arguments[0]),)
+        given: tuple[Any, ...] = arguments
+    else:
+        given = (arguments, named)
+    if not texts.is_traced(ops, given):
+        return function(*arguments, **named)
+    return texts.made(ops, function.__name__, function.__self__, *given)
+
+
 _RULES: Final[dict[Any, Callable[..., Any]]] = {
+    builtins.type: _type,
+    builtins.str: _str,
+    builtins.repr: _repr,
+    builtins.format: _format,
+    builtins.print: texts.printed,
     builtins.len: _len,
     builtins.range: _range,
     builtins.enumerate: _enumerate,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.graph import Value
+from hlojit.tracing import texts
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow import branches, callees, rounds
 from hlojit.tracing.flow.membership import contains
@@ -16,6 +17,7 @@ from hlojit.tracing.flow.regions import Region
 from hlojit.tracing.flow.walks import Walk, walk_of
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rewriting import UNDEFINED, FunctionInfo, Kind, PythonRuntime, Site, State
+from hlojit.tracing.rewriting.protocol import Part
 from hlojit.tracing.tracer import Tracer
 
 _CONDITIONS: Final = frozenset(
@@ -134,6 +136,16 @@ class TracedRuntime(PythonRuntime):
             self.require_own(site, value)
         return value
 
+    def text(self, site: Site, parts: Sequence[Part]) -> Any:
+        """Put together when the function runs, if a value in it is traced."""
+        return texts.formatted(self.ops, parts)
+
+    def modulo(self, site: Site, template: Any, values: Any) -> Any:
+        """The same for ``%``."""
+        if texts.is_traced(self.ops, (template, values)):
+            return texts.made(self.ops, "modulo", template, values)
+        return template % values
+
     def aug_assign(self, site: Site, operator: Callable[[Any, Any], Any], value: Any, operand: Any) -> Any:
         """Python's."""
         if isinstance(value, CONTAINERS):
@@ -160,7 +172,7 @@ class TracedRuntime(PythonRuntime):
         made = exception() if isinstance(exception, type) else exception
         if cause is not UNDEFINED:
             made.__cause__ = cause
-        self.ops.checks.add_exception(self.ops.builder, made)
+        texts.raised(self.ops, made)
         self.end_path()
 
     def end_path(self) -> None:

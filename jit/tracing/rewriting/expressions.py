@@ -6,6 +6,8 @@
     not a           H.not_(0, a)
     a in b          H.contains(0, a, b)
     f(x)            H.callee(0, f)(x)
+    f"a {x!r:>9}"   H.text(0, "a ", (x, "r", ">9"))
+    "%d" % x        H.modulo(0, "%d", x)
     y[i], y.a       H.target(0, y)[i] where it is assigned or deleted
 
 Everything is evaluated in the user's own frame, in Python's order, and at most once.
@@ -121,6 +123,31 @@ class Expressions(ast.NodeTransformer):
         arguments = [self.visit(each) for each in node.args]
         keywords = [self.visit(each) for each in node.keywords]
         return ast.copy_location(ast.Call(function, arguments, keywords), node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        if not any(isinstance(each, ast.FormattedValue) for each in node.values):
+            return node
+        found = self._hook("H.text(N)", Kind.TEXT, node)
+        assert isinstance(found, ast.Call)
+        found.args += map(self._part, node.values)
+        return found
+
+    def _part(self, node: ast.expr) -> ast.expr:
+        if not isinstance(node, ast.FormattedValue):
+            return node
+        conversion = ast.Constant(chr(node.conversion) if node.conversion > 0 else "")
+        specification = self.visit(node.format_spec) if node.format_spec is not None else ast.Constant("")
+        place, value = node.value, self.visit(node.value)
+        return expression("(VALUE, CONVERSION, SPEC)", place, VALUE=value, CONVERSION=conversion, SPEC=specification)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        is_text = isinstance(node.left, ast.JoinedStr) or (
+            isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+        )
+        left, right = self.visit(node.left), self.visit(node.right)
+        if is_text and isinstance(node.op, ast.Mod):
+            return self._hook("H.modulo(N, LEFT, RIGHT)", Kind.TEXT, node, LEFT=left, RIGHT=right)
+        return ast.copy_location(ast.BinOp(left, node.op, right), node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         return ast.copy_location(ast.Subscript(self._target(node), self.visit(node.slice), node.ctx), node)

@@ -13,7 +13,7 @@ from typing import Any, Final, final
 
 from hlojit.tracing.rewriting.constructs import Branching, Choosing, Iterating, Looping, ShortCircuit, Variables
 from hlojit.tracing.rewriting.execution import current
-from hlojit.tracing.rewriting.protocol import RETURN_VALUE, UNDEFINED, FunctionInfo, Site
+from hlojit.tracing.rewriting.protocol import RETURN_VALUE, UNDEFINED, FunctionInfo, Part, Site
 
 _IN_PLACE: Final = {
     "Add": operator.iadd,
@@ -127,6 +127,14 @@ class Hooks:
     def callee(self, number: int, function: Any) -> Callable[..., Any]:
         """What is called in the place of a function."""
         return current().runtime.callee(self._sites[number], function)
+
+    def text(self, number: int, *parts: Part) -> Any:
+        """An f-string, with its values evaluated."""
+        return current().runtime.text(self._sites[number], parts)
+
+    def modulo(self, number: int, template: str, values: Any) -> Any:
+        """``"%d" % values``."""
+        return current().runtime.modulo(self._sites[number], template, values)
 
     def target(self, number: int, value: Any) -> Any:
         """What takes an assignment to an item or attribute."""

@@ -20,7 +20,7 @@ whether the generator takes notice of it or not; raising another one there repla
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, final
 
@@ -53,6 +53,9 @@ UNDEFINED: Final = Undefined()
 
 State: TypeAlias = tuple[Any, ...]
 
+Part: TypeAlias = str | tuple[Any, str, Any]
+"""Of an f-string: a text, or a value with its conversion (``s``, ``r``, ``a`` or none) and specification."""
+
 RETURN_VALUE: Final = "_hlojit_return"
 """The variable that holds what a function returns early; meaningful only where ``RETURNED`` is true."""
 RETURNED: Final = "_hlojit_returned"
@@ -78,6 +81,7 @@ class Kind(enum.Enum):
     TARGET = "assignment to a part"
     AUGMENTED = "augmented assignment"
     ITERABLE = "iterable of a comprehension"
+    TEXT = "formatted text"
 
 
 @final
@@ -216,6 +220,12 @@ class Runtime(Protocol):
 
     def target(self, site: Site, value: Any) -> Any:
         """The object whose item or attribute is assigned or deleted, or what takes the assignment in its place."""
+
+    def text(self, site: Site, parts: Sequence[Part]) -> Any:
+        """What an f-string is."""
+
+    def modulo(self, site: Site, template: str, values: Any) -> Any:
+        """``"%d" % values``."""
 
     def aug_assign(self, site: Site, operator: Callable[[Any, Any], Any], value: Any, operand: Any) -> Any:
         """``x += v``: what the variable is bound to.  ``operator`` is that of the module ``operator``, such as ``iadd``."""

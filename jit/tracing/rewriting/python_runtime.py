@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 from hlojit.tracing.rewriting.protocol import (
     UNDEFINED,
@@ -11,6 +11,7 @@ from hlojit.tracing.rewriting.protocol import (
     Choice,
     ForLoop,
     FunctionInfo,
+    Part,
     RewritingError,
     Site,
     State,
@@ -75,6 +76,14 @@ class PythonRuntime:
         """The value itself."""
         return value
 
+    def text(self, site: Site, parts: Sequence[Part]) -> Any:
+        """As Python formats it."""
+        return "".join(each if isinstance(each, str) else _field(*each) for each in parts)
+
+    def modulo(self, site: Site, template: str, values: Any) -> Any:
+        """What Python's operator gives."""
+        return template % values
+
     def aug_assign(self, site: Site, operator: Callable[[Any, Any], Any], value: Any, operand: Any) -> Any:
         """What Python's operator gives."""
         return operator(value, operand)
@@ -90,6 +99,15 @@ class PythonRuntime:
     def no_value(self) -> Any:
         """Nothing that can be used."""
         return UNDEFINED
+
+
+def _field(value: Any, conversion: str, specification: str) -> str:
+    if conversion:
+        value = _CONVERSIONS[conversion](value)
+    return format(value, specification)
+
+
+_CONVERSIONS: Final[dict[str, Callable[[Any], str]]] = {"s": str, "r": repr, "a": ascii}
 
 
 def _not_taken(site: Site) -> RewritingError:
