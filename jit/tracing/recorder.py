@@ -177,14 +177,14 @@ class Recorder:
             return result
         except AlwaysRaises:
             return None
+        except RecursionError as error:
+            raise TracingError(f"{self.name} recurses without an end while it is traced: {error}") from error
         except Exception as error:
             if not texts.is_traced(operations, error.args):
                 raise
             # It raises whatever the arguments are, with their values.
             texts.raised(operations, error)
             return None
-        except RecursionError as error:
-            raise TracingError(f"{self.name} recurses without an end while it is traced: {error}") from error
         finally:
             Operations.in_work.reset(outer)
 

@@ -226,7 +226,7 @@ REFUSED = [
     (lambda x: np.zeros(x.sum().astype(int)), r"static"),
     (as_is(lambda x: np.array(x)), r"static"),
     (lambda x: {x[0]: 1}, r"static"),
-    (lambda x: f"{x[0]:.3f}", r"format the result"),
+    (lambda x: f"{x[0]:.3f}", r"format them outside"),
     (as_is(lambda x: 1.0 in x), r"np\.any"),
     (lambda x: x.tolist(), r"return the array"),
     (lambda x: x + "text", r"'add' did not contain a loop"),
