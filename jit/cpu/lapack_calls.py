@@ -14,7 +14,8 @@ from hlojit.extensions.calls.custom_calls import ExpansionCall
 from hlojit.ir.attributes import BoolAttr, DictAttr, IntegerAttr, StringAttr
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction, Value
-from hlojit.ir.ops.lapack import LAPACK, SignatureError, is_matrix, options_attribute, paired, routine_of, signature
+from hlojit.ir.ops.lapack import LAPACK
+from hlojit.ir.ops.lapack_calls import SignatureError, is_matrix, options_attribute, paired, routine_of, signature
 from hlojit.ir.ops.layouts import LayoutError, column_major, from_physical, orders, physical, to_physical
 
 _PREFIX: Final = "lapack_"

@@ -13,7 +13,7 @@ import numpy as np
 from hlojit.extensions.calls.custom_calls import ExpansionCall, call_config
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction, Value
-from hlojit.ir.ops.lapack import LETTERS
+from hlojit.ir.ops.lapack_calls import LETTERS
 from hlojit.ir.types import TensorType, tensor
 
 TARGET: Final = "tridiagonal_solve_perturbed_ffi"

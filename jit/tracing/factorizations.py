@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from hlojit.ir.ops.derivatives.lapack import QR
 from hlojit.tracing.lapack_routines import (
     NO_EIGENVALUES,
     NO_SINGULAR_VALUES,
@@ -27,6 +28,7 @@ from hlojit.tracing.lapack_routines import (
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import Rules, implements
 from hlojit.tracing.tracer import Tracer
+from hlojit.tracing.transformed import with_derivative
 
 # NumPy names the classes of its results nowhere else.
 from numpy.linalg._linalg import EighResult, EigResult, QRResult, SVDResult
@@ -67,23 +69,35 @@ def _qr_mode(mode: str) -> str:
 def qr(ops: Operations, a: Any, mode: str = "reduced") -> Any:
     mode = _qr_mode(mode)
     operand = ops.tracer(a)
-    stack, rows, columns = matrices(operand)
+    _, rows, columns = matrices(operand)
     precision = Precision.of(operand)
     least = min(rows, columns)
-    packed = operand.astype(precision.computed)
-    reflectors = nothing(ops, (*stack, least), precision.computed)
-    if least:
-        sizes = {"m": rows, "n": columns, "k": least}
-        packed, reflectors = routine(ops, "geqrf", [packed], sizes)
-    if mode == "r":
-        return _upper(packed, least).astype(precision.result)
-    if mode == "raw":
-        return np.swapaxes(packed, -1, -2).astype(precision.result), reflectors.astype(precision.result)
+    computed = operand.astype(precision.computed)
+    if mode in ("reduced", "r") or (mode == "complete" and rows <= columns):
+        q, r = with_derivative(ops, lambda value: _orthogonal_and_upper(ops, value, least), computed, QR)
+        r = r.astype(precision.result)
+        return r if mode == "r" else QRResult(q.astype(precision.result), r)
+    if mode == "complete":
+        return QRResult(*(each.astype(precision.result) for each in _orthogonal_and_upper(ops, computed, rows)))
+    packed, reflectors = _packed(ops, computed)
     if mode == "economic":
         return packed.astype(precision.result)
-    order = rows if mode == "complete" and rows > columns else least
-    q: Any = _orthogonal(ops, packed, reflectors, order)
-    return QRResult(q.astype(precision.result), _upper(packed, order).astype(precision.result))
+    return np.swapaxes(packed, -1, -2).astype(precision.result), reflectors.astype(precision.result)
+
+
+def _packed(ops: Operations, operand: Tracer) -> list[Tracer]:
+    """R with reflectors below it, and the reflectors' scalars."""
+    stack, rows, columns = matrices(operand)
+    least = min(rows, columns)
+    if not least:
+        return [operand, nothing(ops, (*stack, 0), operand.dtype)]
+    return routine(ops, "geqrf", [operand], {"m": rows, "n": columns, "k": least})
+
+
+def _orthogonal_and_upper(ops: Operations, operand: Tracer, order: int) -> tuple[Any, Any]:
+    """The first columns of Q, and as many rows of R."""
+    packed, reflectors = _packed(ops, operand)
+    return _orthogonal(ops, packed, reflectors, order), _upper(packed, order)
 
 
 def _upper(packed: Any, rows: int) -> Any:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from hlojit.ir.ops.lapack import routine_call
+from hlojit.ir.ops.lapack_calls import routine_call
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.tracer import Tracer
 from numpy.linalg import LinAlgError

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from hlojit.ir.ops.derivatives.lapack import PSEUDO_INVERSE
 from hlojit.tracing.lapack_routines import (
     SINGULAR,
     Precision,
@@ -24,6 +25,7 @@ from hlojit.tracing.operations import Operations
 from hlojit.tracing.row_swaps import row_order, rows_taken
 from hlojit.tracing.rules import Rules, implements
 from hlojit.tracing.tracer import Tracer
+from hlojit.tracing.transformed import is_transformed, with_derivative
 from numpy.linalg import LinAlgError
 
 # NumPy names the class of this result nowhere else.
@@ -209,8 +211,12 @@ def lstsq(ops: Operations, a: Any, b: Any, rcond: Any = None) -> tuple[Any, ...]
     u, s, vh = np.linalg.svd(matrix, full_matrices=False)
     kept = s > limit * s[..., :1]
     rank = np.sum(kept, axis=-1, dtype=np.int32)
-    scaled = (np.conjugate(u).T @ sides) * np.where(kept, 1 / s, 0.0)[:, None]
-    solution = np.conjugate(vh).T @ scaled
+    if is_transformed():
+        # The rule of the pseudoinverse holds where singular values are equal, too.
+        solution = ops.tracer(np.linalg.pinv(matrix, limit) @ sides)
+    else:
+        scaled = (np.conjugate(u).T @ sides) * np.where(kept, 1 / s, 0.0)[:, None]
+        solution = ops.tracer(np.conjugate(vh).T @ scaled)
     if rows > columns:
         difference = sides - matrix @ solution
         squares = difference.real**2 + difference.imag**2 if precision.is_complex else difference**2
@@ -238,10 +244,17 @@ def pinv(ops: Operations, a: Any, rcond: Any = None, hermitian: bool = False, *,
         raise ValueError("`rtol` and `rcond` can't be both set.")
     if not rows or not columns:
         return nothing(ops, (*stack, columns, rows), operand.dtype)
-    u, s, vh = np.linalg.svd(np.conjugate(operand), full_matrices=False, hermitian=hermitian)
-    limit = ops.tracer(rcond).astype(np.float64)[..., None] * np.max(s, axis=-1, keepdims=True)
-    inverse = np.where(s > limit, 1 / s, s.dtype.type(0))
-    return ops.tracer(np.swapaxes(vh, -1, -2) @ (inverse[..., None] * np.swapaxes(u, -1, -2)))
+    relative = ops.tracer(rcond).astype(np.float64)[..., None]
+
+    def inverted(matrix: Any) -> tuple[Any]:
+        u, s, vh = np.linalg.svd(np.conjugate(matrix), full_matrices=False, hermitian=hermitian)
+        limit = relative * np.max(s, axis=-1, keepdims=True)
+        inverse = np.where(s > limit, 1 / s, s.dtype.type(0))
+        return (np.swapaxes(vh, -1, -2) @ (inverse[..., None] * np.swapaxes(u, -1, -2)),)
+
+    if operand.dtype.kind not in "fc":
+        return ops.tracer(*inverted(operand))
+    return ops.tracer(*with_derivative(ops, inverted, operand, PSEUDO_INVERSE))
 
 
 @implements(RULES, np.linalg.matrix_rank)

@@ -10,7 +10,7 @@ from hlojit.ir.builder import Builder
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Block, Value
 from hlojit.ir.ops.batching.kinds import Lane
-from hlojit.ir.ops.custom_derivatives import DERIVATIVE_OF
+from hlojit.ir.ops.custom_derivatives import Rule, with_rule
 from hlojit.ir.ops.derivatives.kinds import (
     Derivative,
     Flow,
@@ -28,8 +28,9 @@ from hlojit.ir.types import Type
 from hlojit.tracing.callables import name_of
 from hlojit.tracing.containers import Structure, flatten, unflatten
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.transformed import is_transformed
 from hlojit.transforms.calls import TransformedFunction
-from hlojit.transforms.regions import Region, argument_error, called, is_transformed, result, trace
+from hlojit.transforms.regions import Region, argument_error, called, result, trace
 
 
 def _vectorized(block: Block, size: int) -> Block:
@@ -49,37 +50,8 @@ def _inlined(b: Any, block: Block, operands: Sequence[Value]) -> list[Value]:
     return made
 
 
-class _Rule:
-    """What an instruction ``hlojit.derivative_of`` holds: its derivative, and itself for a batch."""
-
-    @property
-    def derivative(self) -> Derivative:
-        """See ``OpDefinition.derivative``."""
-        raise NotImplementedError
-
-    def for_batch(self, size: int) -> _Rule:
-        """The rule of the function for a batch."""
-        raise NotImplementedError
-
-    def batched(self, work: Any, instruction: Any, lanes: Sequence[Lane]) -> Sequence[Value]:
-        """The instruction for a batch."""
-        operands = [work.spread(lane) for lane in lanes]
-
-        def body(inner: Any, *arguments: Value) -> list[Value]:
-            made = work.region(inner, instruction.regions[0], [Lane(value, True) for value in arguments])
-            return [work.spread(lane, inner) for lane in made]
-
-        region = work.builder.region([value.type for value in operands], body)
-        return _instruction(work.builder, operands, region, self.for_batch(work.size))
-
-
-def _instruction(b: Any, operands: Sequence[Value], region: Block, rule: _Rule) -> Sequence[Value]:
-    made: Sequence[Value] = b.create(DERIVATIVE_OF.name, operands, attributes={"rule": rule}, regions=[region]).results
-    return made
-
-
 @final
-class _JvpRule(_Rule):
+class _JvpRule(Rule):
     """``tangents()`` makes a block of operands and their tangents that returns tangents of the results."""
 
     def __init__(self, tangents: Callable[[], Block]):
@@ -93,12 +65,12 @@ class _JvpRule(_Rule):
 
         return Pushed(push)
 
-    def for_batch(self, size: int) -> _Rule:
+    def for_batch(self, size: int) -> Rule:
         return _JvpRule(lambda: _vectorized(self._tangents(), size))
 
 
 @final
-class _VjpRule(_Rule):
+class _VjpRule(Rule):
     """``forward()`` makes a block that returns results and what the reverse pass needs, ``backward()`` one for the pass itself.
 
     ``backward`` is called behind ``forward``.
@@ -137,7 +109,7 @@ class _VjpRule(_Rule):
 
         return Flow(push, record)
 
-    def for_batch(self, size: int) -> _Rule:
+    def for_batch(self, size: int) -> Rule:
         return _VjpRule(
             self._name,
             self._results,
@@ -147,7 +119,7 @@ class _VjpRule(_Rule):
 
 
 @final
-class _Again(_Rule):
+class _Again(Rule):
     """The reverse pass computes the function again, instead of keeping what it computed."""
 
     @property
@@ -158,7 +130,7 @@ class _Again(_Rule):
 
         return Flow(push, _record_again)
 
-    def for_batch(self, size: int) -> _Rule:
+    def for_batch(self, size: int) -> Rule:
         return self
 
 
@@ -215,7 +187,7 @@ class _Call:
         moving, named = unflatten(self.structure, tracers)
         return (*moving, *named.values())
 
-    def made(self, function: Callable[..., Any], rule: _Rule) -> Any:
+    def made(self, function: Callable[..., Any], rule: Rule) -> Any:
         """The call as an instruction; what it returns."""
 
         def run(tracers: Sequence[Any]) -> Any:
@@ -224,7 +196,7 @@ class _Call:
 
         region = trace(self.operations, run, self.leaves, self.types)
         self.results = region.structure
-        results = _instruction(self.operations.builder, self.values, region.block, rule)
+        results = with_rule(self.operations.builder, self.values, region.block, rule)
         results = region.without_check(self.operations, results)
         return unflatten(region.structure, [result(self.operations, value) for value in results])
 
@@ -264,7 +236,7 @@ class _Custom:
         call = _Call(operations, arguments, named, self._fixed)
         return call.made(self._fun, self._rule(call))
 
-    def _rule(self, call: _Call) -> _Rule:
+    def _rule(self, call: _Call) -> Rule:
         raise NotImplementedError
 
     def _missing(self, method: str) -> HlojitError:
@@ -287,7 +259,7 @@ class custom_jvp(_Custom):
         self._jvp = jvp
         return jvp
 
-    def _rule(self, call: _Call) -> _Rule:
+    def _rule(self, call: _Call) -> Rule:
         if self._jvp is None:
             raise self._missing("defjvp")
         jvp = self._jvp
@@ -323,7 +295,7 @@ class custom_vjp(_Custom):
         """Set both functions of the rule."""
         self._rules = fwd, bwd
 
-    def _rule(self, call: _Call) -> _Rule:
+    def _rule(self, call: _Call) -> Rule:
         if self._rules is None:
             raise self._missing("defvjp")
         fwd, bwd = self._rules

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -22,22 +21,7 @@ from hlojit.tracing.rewriting import substitute
 from hlojit.tracing.scipy_functions import replacement_for
 from hlojit.tracing.state import Form, form_of, is_number_or_array
 from hlojit.tracing.tracer import Tracer
-
-_depth: ContextVar[int] = ContextVar("transformations around what is traced", default=0)
-
-
-def is_transformed() -> bool:
-    """Whether what is traced is going to be transformed."""
-    return _depth.get() > 0
-
-
-@contextmanager
-def _transformed() -> Iterator[None]:
-    token = _depth.set(_depth.get() + 1)
-    try:
-        yield
-    finally:
-        _depth.reset(token)
+from hlojit.tracing.transformed import is_transformed, transformed
 
 
 @final
@@ -93,7 +77,7 @@ def called(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 def trace(operations: Operations, function: Callable[..., Any], leaves: Sequence[Any], types: Sequence[Type]) -> Region:
     """``function(tracers)`` as a block; ``leaves`` say what the tracers stand for."""
     block = Block(types)
-    with recording(operations, block) as frame, _transformed():
+    with recording(operations, block) as frame, transformed():
         made = function([like(operations, value, leaf) for value, leaf in zip(block.arguments, leaves)])
         found, structure = flatten(made)
         values = [operations.value(leaf) for leaf in found]

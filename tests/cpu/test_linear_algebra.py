@@ -14,7 +14,7 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.ir.errors import UnsupportedError, VerificationError
-from hlojit.ir.ops.lapack import LETTERS, ROUTINES
+from hlojit.ir.ops.lapack_calls import LETTERS, ROUTINES
 
 Array = np.ndarray[Any, Any]
 NAMES = {"f4": "f32", "f8": "f64", "c8": "complex<f32>", "c16": "complex<f64>"}

@@ -17,28 +17,30 @@ if TYPE_CHECKING:
     from hlojit.ir.blocks import Instruction, Value
 
 
-def _is_complex(value: Value) -> bool:
+def is_complex(value: Value) -> bool:
+    """Whether the elements are complex numbers."""
     return isinstance(value.tensor_type.element_type, ComplexType)
 
 
-def _turned(b: Any, value: Value) -> Any:
+def turned(b: Any, value: Value) -> Any:
     """The matrices transposed."""
     rank = value.tensor_type.rank
     return transposed(b, value, [*range(rank - 2), rank - 1, rank - 2])
 
 
-def _adjoint(b: Any, value: Value) -> Any:
-    return _turned(b, b.conj(value) if _is_complex(value) else value)
+def adjoint(b: Any, value: Value) -> Any:
+    """The matrices transposed and conjugated."""
+    return turned(b, b.conj(value) if is_complex(value) else value)
 
 
-def _times(b: Any, lhs: Value, rhs: Value) -> Any:
+def times(b: Any, lhs: Value, rhs: Value) -> Any:
     """Products of matrices in batches."""
     rank = lhs.tensor_type.rank
     batches = tuple(range(rank - 2))
     return b.dot_general(lhs, rhs, contracting_dims=((rank - 1,), (rank - 2,)), batching_dims=(batches, batches))
 
 
-def _masked(b: Any, value: Value, lower: bool, diagonal: float) -> Any:
+def masked(b: Any, value: Value, lower: bool, diagonal: float) -> Any:
     """One triangle of the matrices, the diagonal times a factor."""
     shape = value.tensor_type.shape
     size = shape[-1]
@@ -65,14 +67,14 @@ def _push_cholesky(b: Any, i: Instruction, tangents: Tangents) -> Tangents:
     """
     (t,), lower = tangents, CholeskyView.of(i).lower
     assert t is not None
-    factor = i.result if lower else _adjoint(b, i.result)
+    factor = i.result if lower else adjoint(b, i.result)
     # Half the sum of both triangles is what JAX takes: the operand is symmetric.
-    half = b.multiply(number(b, 0.5, t), b.add(t, _adjoint(b, t)))
-    adjoint = "ADJOINT" if _is_complex(t) else "TRANSPOSE"
-    inner = solve(b, factor, half, left_side=False, lower=True, unit=False, transpose=adjoint)
+    half = b.multiply(number(b, 0.5, t), b.add(t, adjoint(b, t)))
+    turned_back = "ADJOINT" if is_complex(t) else "TRANSPOSE"
+    inner = solve(b, factor, half, left_side=False, lower=True, unit=False, transpose=turned_back)
     inner = solve(b, factor, inner, left_side=True, lower=True, unit=False, transpose="NO_TRANSPOSE")
-    found = _times(b, factor, _masked(b, inner, True, 0.5))
-    return [found if lower else _adjoint(b, found)]
+    found = times(b, factor, masked(b, inner, True, 0.5))
+    return [found if lower else adjoint(b, found)]
 
 
 CHOLESKY = Pushed(_push_cholesky)
@@ -81,12 +83,12 @@ CHOLESKY = Pushed(_push_cholesky)
 def _operator(b: Any, view: TriangularSolveView, a: Value) -> Any:
     if view.transpose == "N":
         return a
-    return _turned(b, a) if view.transpose == "T" else _adjoint(b, a)
+    return turned(b, a) if view.transpose == "T" else adjoint(b, a)
 
 
 def _triangle(b: Any, view: TriangularSolveView, a: Value) -> Any:
     """What of the matrix is read, in the place of the operand; of a unit diagonal nothing."""
-    return _masked(b, a, view.lower, 0.0 if view.unit_diagonal else 1.0)
+    return masked(b, a, view.lower, 0.0 if view.unit_diagonal else 1.0)
 
 
 def _push_solve(b: Any, i: Instruction, tangents: Tangents) -> Tangents:
@@ -94,7 +96,7 @@ def _push_solve(b: Any, i: Instruction, tangents: Tangents) -> Tangents:
     view, (of_a, of_b) = TriangularSolveView.of(i), tangents
     if of_a is not None:
         change = b.negate(_operator(b, view, _triangle(b, view, of_a)))
-        product = _times(b, change, i.result) if view.left_side else _times(b, i.result, change)
+        product = times(b, change, i.result) if view.left_side else times(b, i.result, change)
         of_b = summed(b, [of_b, product])
     assert of_b is not None
     return [b.create(i.op.name, [i.operands[0], of_b], attributes=i.attributes).result]
@@ -103,15 +105,15 @@ def _push_solve(b: Any, i: Instruction, tangents: Tangents) -> Tangents:
 def _pull_solve(b: Any, i: Instruction, cotangents: Tangents, wanted: Sequence[bool]) -> Tangents:
     view, (t,), (a, _) = TriangularSolveView.of(i), cotangents, i.operands
     assert t is not None
-    if view.transpose == "C" and _is_complex(a):
+    if view.transpose == "C" and is_complex(a):
         a, transpose = b.conj(a), "NO_TRANSPOSE"
     else:
         transpose = "TRANSPOSE" if view.transpose == "N" else "NO_TRANSPOSE"
     of_b = solve(b, a, t, left_side=view.left_side, lower=view.lower, unit=view.unit_diagonal, transpose=transpose)
     if not wanted[0]:
         return [None, of_b]
-    x = _turned(b, i.result)
-    of_operator = b.negate(_times(b, of_b, x) if view.left_side else _times(b, x, of_b))
+    x = turned(b, i.result)
+    of_operator = b.negate(times(b, of_b, x) if view.left_side else times(b, x, of_b))
     return [_triangle(b, view, _operator(b, view, of_operator)), of_b]
 
 

@@ -15,7 +15,7 @@ from hlojit.cpu.kernels.lane_factorizations import LaneAlgorithms
 from hlojit.cpu.kernels.matrix_lanes import Group, MatrixLanes
 from hlojit.cpu.kernels.update import load_buffer
 from hlojit.ir.graph import Instruction
-from hlojit.ir.ops.lapack import LapackCall
+from hlojit.ir.ops.lapack_calls import LapackCall
 from hlojit.ir.ops.views import CholeskyView, TriangularSolveView
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code

@@ -1,7 +1,7 @@
 """The kernels of ``hlojit.lapack``: what each routine's parameters are, in the order of the function.
 
-Letters of sizes are those of the routines' signatures (``hlojit.ir.ops.lapack``): a result ``T m n`` is an array of n columns
-of m numbers.
+Letters of sizes are those of the routines' signatures (``hlojit.ir.ops.lapack_calls``): a result ``T m n`` is an array of n
+columns of m numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hlojit.cpu.kernels.lane_kernels import lapack_in_lanes
 from hlojit.cpu.kernels.lapack_results import finite_or_refused, vectors_joined
 from hlojit.cpu.kernels.library_calls import Batch, Nothing, Number, Parameters, Place, Scratch, emit_calls
 from hlojit.ir.graph import Instruction
-from hlojit.ir.ops.lapack import LapackCall
+from hlojit.ir.ops.lapack_calls import LapackCall
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
 
