@@ -43,6 +43,14 @@ def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
     return _unflatten(structure, iter(leaves))
 
 
+def described(structure: Structure) -> str:
+    """A structure in the words of a message."""
+    if structure == LEAF:
+        return "one value"
+    kind, _, children = structure[:3]
+    return "None" if kind is type(None) else f"a {kind.__name__} of {len(children)}"
+
+
 def paths(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (path as Python would spell it, leaf) in the order of ``flatten``."""
     if tree is None:

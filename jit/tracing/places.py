@@ -8,6 +8,7 @@ Every message that reaches whoever calls a jitted function is put together here 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import linecache
 import os
 import re
@@ -26,7 +27,14 @@ _LONGEST: Final = 72
 """Characters of a line that a message shows."""
 _PLACED: Final = re.compile(r"[^:\n]+:\d+: ")
 _INSTALLED: Final = ("site-packages", "dist-packages")
-# As code objects spell them, which need not be the real path.
+
+
+def _folders(package: str) -> list[str]:
+    spec = importlib.util.find_spec(package)
+    return list(spec.submodule_search_locations or ()) if spec is not None else []
+
+
+# As code objects spell them, which need not be the real path.  In a checkout the packages lie beside each other.
 _OWN_FOLDERS: Final = tuple(
     {
         spelt + os.sep
@@ -34,6 +42,7 @@ _OWN_FOLDERS: Final = tuple(
             os.path.dirname(os.path.dirname(__file__)),
             os.path.dirname(__file__),
             os.path.dirname(np.__file__),
+            *(folder for name in ("ir", "extensions", "cuda") for folder in _folders(f"hlojit.{name}")),
         )
         for spelt in (path, os.path.realpath(path))
     }

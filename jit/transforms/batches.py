@@ -27,7 +27,7 @@ def vmap(
     def body(operations: Operations, *arguments: Any, **named: Any) -> Any:
         axes = [*_prefix("in_axes", _of_arguments(in_axes, arguments), tuple(arguments)), *_prefix("in_axes", 0, named)]
         leaves, structure = flatten((tuple(arguments), named))
-        names = [path for path, _ in paths((tuple(arguments), named))]
+        names = [path for path, _ in (*paths(tuple(arguments)), *paths(named))]
         values = {k: operations.value(leaf) for k, (leaf, axis) in enumerate(zip(leaves, axes)) if axis is not None}
         size = _size(values, axes, names, axis_size)
         moved = {k: _in_front(operations, value, axes[k], names[k]) for k, value in values.items()}

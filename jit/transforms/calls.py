@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, final
 
+from hlojit.ir.errors import ArgumentError
 from hlojit.tracing.callables import name_of
 from hlojit.tracing.decorator import JittedFunction, jit
 from hlojit.tracing.operations import Operations
@@ -19,6 +20,7 @@ class TransformedFunction:
     """A function that builds into the trace in work, and is compiled once a signature where it is called by itself."""
 
     def __init__(self, body: Body, function: Callable[..., Any]):
+        check_callable(function)
         self._body = body
         self._function = function
         self._jitted: JittedFunction | None = None
@@ -37,6 +39,12 @@ class TransformedFunction:
 
     def __repr__(self) -> str:
         return f"<hlojit transformation of {name_of(self._function)}>"
+
+
+def check_callable(function: Any) -> None:
+    """Raises ``ArgumentError`` for what is no function."""
+    if not callable(function):
+        raise ArgumentError(f"a function is transformed, and {function!r} is none")
 
 
 def compiled(function: Callable[..., Any], like: Callable[..., Any]) -> JittedFunction:
@@ -65,6 +73,7 @@ def _kept(body: Body, function: Callable[..., Any], options: tuple[Any, ...]) ->
 
 def call(body: Body, function: Callable[..., Any], options: tuple[Any, ...], *arguments: Any) -> Any:
     """``body(operations, function, options, *arguments)``, compiled where nothing is traced; the last functions are kept."""
+    check_callable(function)
     operations = Operations.in_work.get()
     if operations is not None:
         return body(operations, function, options, *arguments)

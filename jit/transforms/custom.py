@@ -28,9 +28,10 @@ from hlojit.ir.types import Type
 from hlojit.tracing.callables import name_of
 from hlojit.tracing.containers import Structure, flatten, unflatten
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.tracer import Tracer
 from hlojit.tracing.transformed import is_transformed
 from hlojit.transforms.calls import TransformedFunction
-from hlojit.transforms.regions import Region, argument_error, called, result, trace
+from hlojit.transforms.regions import Region, argument_error, as_type, called, result, trace
 
 
 def _vectorized(block: Block, size: int) -> Block:
@@ -175,6 +176,7 @@ class _Call:
         self.values = [operations.value(leaf) for leaf in self.leaves]
         self.types: list[Type] = [value.type for value in self.values]
         self.results: Structure = None
+        self.result_types: list[Type] = []
 
     def arguments(self, tracers: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Those of the function, those that are fixed in their places."""
@@ -195,10 +197,18 @@ class _Call:
             return called(function, *own, **named)
 
         region = trace(self.operations, run, self.leaves, self.types)
-        self.results = region.structure
+        self.results, self.result_types = region.structure, region.types
         results = with_rule(self.operations.builder, self.values, region.block, rule)
         results = region.without_check(self.operations, results)
         return unflatten(region.structure, [result(self.operations, value) for value in results])
+
+    def typed(self, kind: str, what: str, leaves: Sequence[Any], types: Sequence[Type]) -> list[Tracer]:
+        """Leaves of what a rule returns; raises ``ArgumentError`` for one that is not of its type."""
+        found = [as_type(self.operations, leaf, type) for leaf, type in zip(leaves, types, strict=True)]
+        for value, type in zip(found, types):
+            if value.type is not type:
+                raise argument_error(kind, f"{what} is of type {value.type}, and must be of {type}")
+        return [result(self.operations, value) for value in found]
 
     def block(self, function: Callable[[Sequence[Any]], Any], leaves: Sequence[Any], types: Sequence[Type]) -> Block:
         """A function of tracers as a block."""
@@ -270,11 +280,12 @@ class custom_jvp(_Custom):
             found = called(jvp, *call.fixed, primals, tangents)
             if not isinstance(found, (tuple, list)) or len(found) != 2:
                 raise argument_error("custom_jvp", "the rule returns a pair: the result and its tangent")
-            if flatten(found[1])[1] != call.results:
+            leaves, structure = flatten(found[1])
+            if structure != call.results:
                 raise argument_error(
                     "custom_jvp", "the tangent that the rule returns has another structure than the result"
                 )
-            return found[1]
+            return call.typed("custom_jvp", "the tangent that the rule returns", leaves, call.result_types)
 
         return _JvpRule(lambda: call.block(run, call.leaves * 2, call.types * 2))
 
@@ -303,13 +314,23 @@ class custom_vjp(_Custom):
 
         def forward(tracers: Sequence[Any]) -> Any:
             own, named = call.arguments(tracers)
-            found_result, needed = called(fwd, *own, **named)
+            pair = called(fwd, *own, **named)
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise argument_error(
+                    "custom_vjp", "the first function returns a pair: the result and what the second needs"
+                )
+            found_result, needed = pair
             _, kept["structure"] = flatten(needed)
             found, _ = flatten(needed)
             values = [call.operations.value(leaf) for leaf in found]
             kept["types"] = [value.type for value in values]
-            kept["results"] = [call.operations.value(leaf).type for leaf in flatten(found_result)[0]]
-            return flatten(found_result)[0], [result(call.operations, value) for value in values]
+            results, structure = flatten(found_result)
+            if structure != call.results:
+                raise argument_error(
+                    "custom_vjp", "the first function's result has another structure than that of the function itself"
+                )
+            own_results = call.typed("custom_vjp", "the result of the first function", results, call.result_types)
+            return own_results, [result(call.operations, value) for value in values]
 
         def backward(tracers: Sequence[Any]) -> Any:
             count = len(kept["types"])
@@ -318,11 +339,11 @@ class custom_vjp(_Custom):
             return _in_full(call, found)
 
         def second() -> Block:
-            types = [*kept["types"], *kept["results"]]
+            types = [*kept["types"], *call.result_types]
             return call.block(backward, [None] * len(types), types)
 
         return _VjpRule(
-            name_of(self._fun), lambda: kept["results"], lambda: call.block(forward, call.leaves, call.types), second
+            name_of(self._fun), lambda: call.result_types, lambda: call.block(forward, call.leaves, call.types), second
         )
 
 
@@ -346,7 +367,10 @@ def _in_full(call: _Call, found: Any) -> list[Any]:
             )
         made.extend(leaves)
     b = call.operations.builder
-    return [result(call.operations, zeros(b, type)) if leaf is None else leaf for leaf, type in zip(made, call.types)]
+    # Of integers there is no cotangent, whatever the function says.
+    given = [zeros(b, t) if leaf is None or not is_differentiable(t) else leaf for leaf, t in zip(made, call.types)]
+    leaves = [result(call.operations, each) if isinstance(each, Value) else each for each in given]
+    return list(call.typed("custom_vjp", "a cotangent that the second function returns", leaves, call.types))
 
 
 def checkpoint(fun: Callable[..., Any]) -> TransformedFunction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,14 +14,20 @@ from hlojit.ir.ops.derivatives.kinds import is_differentiable, zeros
 from hlojit.ir.transforms.differentiation import pull_block, push_block
 from hlojit.ir.transforms.vectorization import Vectorizing, vectorize_block
 from hlojit.ir.types import TensorType
-from hlojit.tracing.containers import flatten, paths, unflatten
+from hlojit.tracing.containers import described, flatten, paths, unflatten
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.state import is_number_or_array
+from hlojit.tracing.tracer import Tracer
 from hlojit.transforms.calls import TransformedFunction, call
-from hlojit.transforms.regions import Place, Region, argument_error, called, fresh, result, transforming
+from hlojit.transforms.regions import Place, Region, argument_error, as_type, called, fresh, result, transforming
 
 
-def _numbers(argnums: int | Sequence[int]) -> tuple[int, ...]:
-    return (argnums,) if isinstance(argnums, int) else tuple(argnums)
+def _numbers(name: str, argnums: int | Sequence[int]) -> tuple[int, ...]:
+    given: Any = argnums
+    try:
+        return tuple(map(operator.index, given)) if isinstance(given, (tuple, list)) else (operator.index(given),)
+    except TypeError:
+        raise argument_error(name, f"argnums={argnums!r} is no number of an argument, nor a tuple of such") from None
 
 
 class _Varied:
@@ -35,6 +42,8 @@ class _Varied:
                 name, f"argnums={tuple(numbers)}, but the function was called with {count} positional arguments"
             )
         self.numbers = tuple(number % count for number in numbers)
+        if len(set(self.numbers)) < len(self.numbers):
+            raise argument_error(name, f"argnums={tuple(numbers)} names an argument twice")
         chosen = [arguments[number] for number in self.numbers]
         self.leaves, self.structure = flatten(tuple(chosen))
         self.values = [operations.value(leaf) for leaf in self.leaves]
@@ -90,6 +99,9 @@ def _with_aux(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
         raise argument_error(name, "with has_aux=True the function returns a pair (result, auxiliary values)")
+    for path, leaf in paths(result[1]):
+        if not isinstance(leaf, Tracer) and not is_number_or_array(leaf):
+            raise argument_error(name, f"auxiliary values are arrays and numbers, and aux{path} is {leaf!r}")
     return result
 
 
@@ -120,7 +132,7 @@ def value_and_grad(
 
     def body(operations: Operations, *arguments: Any, **named: Any) -> Any:
         name = "grad"
-        varied = _Varied(name, operations, arguments, _numbers(argnums), holomorphic)
+        varied = _Varied(name, operations, arguments, _numbers(name, argnums), holomorphic)
         with transforming(operations) as place:
             function = varied.call(
                 lambda *a, **k: _with_aux(name, called(fun, *a, **k), has_aux) if has_aux else called(fun, *a, **k),
@@ -129,7 +141,7 @@ def value_and_grad(
             region = place.trace(function, varied.leaves, [value.type for value in varied.values])
             count, of_result, of_aux = _split(region, has_aux)
             if of_result != "leaf":
-                raise argument_error(name, "the function must return one number, and returned a container")
+                raise argument_error(name, f"the function must return one number, and returned {described(of_result)}")
             _check_scalar(name, region.types[0], holomorphic)
             values, gradients = _pulled(operations, region, varied.values, _ones)
             found = place.done([*values, *gradients])
@@ -184,20 +196,14 @@ def _matching(
 ) -> list[Value]:
     leaves, own = flatten(tree)
     if own != structure:
-        raise argument_error(name, f"{what} have another structure than the values: {own}, not {structure}")
-    found = [_as(operations, leaf, value) for leaf, value in zip(leaves, values)]
+        raise argument_error(
+            name, f"{what} have another structure than the values: {described(own)}, not {described(structure)}"
+        )
+    found = [as_type(operations, leaf, value.type) for leaf, value in zip(leaves, values)]
     for made, value in zip(found, values):
         if made.type is not value.type:
             raise argument_error(name, f"{what} must have the types of the values: {made.type} for {value.type}")
     return found
-
-
-def _as(operations: Operations, leaf: Any, like: Value) -> Value:
-    """Python numbers take the type of the value that they belong to."""
-    if type(leaf) in (int, float, complex):
-        made: Value = operations.builder.constant(leaf, like.tensor_type)
-        return made
-    return operations.value(leaf)
 
 
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
@@ -304,7 +310,7 @@ def _jacobian(
     name: str, forward: bool, fun: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, holomorphic: bool
 ) -> TransformedFunction:
     def body(operations: Operations, *arguments: Any, **named: Any) -> Any:
-        varied = _Varied(name, operations, arguments, _numbers(argnums), holomorphic)
+        varied = _Varied(name, operations, arguments, _numbers(name, argnums), holomorphic)
         with transforming(operations) as place:
             function = varied.call(lambda *a, **k: _with_aux(name, called(fun, *a, **k), has_aux)[0], named)
             region = place.trace(function, varied.leaves, [value.type for value in varied.values])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -168,6 +169,14 @@ def _outermost(instruction: Instruction) -> Iterator[Instruction]:
 def argument_error(name: str, text: str) -> ArgumentError:
     """The error for arguments that a transformation does not take."""
     return ArgumentError(f"{name}: {text}")
+
+
+def as_type(operations: Operations, leaf: Any, type: Any) -> Value:
+    """A tangent or cotangent as a value: Python numbers take the type of what they belong to."""
+    if builtins.type(leaf) in (int, float, complex):
+        made: Value = operations.builder.constant(leaf, type)
+        return made
+    return operations.value(leaf)
 
 
 def fresh(operations: Operations, leaf: Any) -> Any:
