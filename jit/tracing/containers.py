@@ -13,6 +13,7 @@ is a leaf.
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -26,6 +27,21 @@ LEAF = "leaf"
 
 DEEPEST: Final = 100
 """Levels of containers."""
+
+
+class Parted:
+    """A thing that is made of arrays, for which it stands where results and variables are taken apart."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def parts(self) -> tuple[Any, tuple[Any, ...]]:
+        """What is known of it, hashable, and the arrays."""
+
+    @staticmethod
+    @abstractmethod
+    def of(keys: Any, parts: Sequence[Any]) -> Any:
+        """What is made of other arrays."""
 
 
 class NestingError(ArgumentError):
@@ -61,6 +77,8 @@ def paths(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     elif isinstance(tree, tuple) and hasattr(tree, "_fields"):
         for name, value in zip(tree._fields, tree):
             yield from paths(value, f"{prefix}.{name}")
+    elif isinstance(tree, Parted):
+        yield from ((prefix, part) for part in tree.parts()[1])
     elif isinstance(tree, (list, tuple)):
         for index, value in enumerate(tree):
             yield from paths(value, f"{prefix}[{index}]")
@@ -84,6 +102,9 @@ def _flatten(tree: Any, leaves: list[Any], depth: int) -> Structure:
         raise NestingError(f"containers nest deeper than {DEEPEST} levels, or one holds itself")
     if kind is tuple or kind is list:
         return (kind, len(tree), tuple(_flatten(child, leaves, depth) for child in tree))
+    if isinstance(tree, Parted):
+        keys, parts = tree.parts()
+        return (kind, keys, tuple(_flatten(part, leaves, depth) for part in parts))
     if isinstance(tree, dict):
         children = tuple(_flatten(child, leaves, depth) for child in tree.values())
         if all(type(key) is str for key in tree):
@@ -110,4 +131,6 @@ def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
         return kind(values)
     if kind is dict:
         return dict(zip(keys, values))
+    if issubclass(kind, Parted):
+        return kind.of(keys, values)
     return kind(**dict(zip(keys, values)))

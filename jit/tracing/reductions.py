@@ -49,7 +49,7 @@ def reduce(ops: Operations, operand: Tracer, name: str, initial: Any, axis: Axis
     return ops.wrap(result)
 
 
-def _smallest(dtype: np.dtype[Any]) -> Any:
+def smallest(dtype: np.dtype[Any]) -> Any:
     """What every number of a dtype is at least: where a maximum starts."""
     element = element_type_of(dtype)
     if isinstance(element, ComplexType):
@@ -59,7 +59,7 @@ def _smallest(dtype: np.dtype[Any]) -> Any:
     return False if dtype == np.bool_ else _limits(element, dtype).min
 
 
-def _largest(dtype: np.dtype[Any]) -> Any:
+def largest(dtype: np.dtype[Any]) -> Any:
     """What every number of a dtype is at most: where a minimum starts."""
     element = element_type_of(dtype)
     if isinstance(element, ComplexType):
@@ -136,8 +136,8 @@ def _own_dtype(dtype: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
 
 RULES[np.sum] = _reduction("add", "add", lambda _: 0, _sum_dtype, True)
 RULES[np.prod] = _reduction("multiply", "multiply", lambda _: 1, _sum_dtype, True)
-RULES[np.max] = RULES[np.amax] = _reduction("maximum", "maximum", _smallest, _own_dtype, False)
-RULES[np.min] = RULES[np.amin] = _reduction("minimum", "minimum", _largest, _own_dtype, False)
+RULES[np.max] = RULES[np.amax] = _reduction("maximum", "maximum", smallest, _own_dtype, False)
+RULES[np.min] = RULES[np.amin] = _reduction("minimum", "minimum", largest, _own_dtype, False)
 
 
 def _logical(name: str, op: str, start: bool) -> Callable[..., Any]:
@@ -251,7 +251,7 @@ def _arg_extreme(ops: Operations, operand: Tracer, axis: int | None, keepdims: b
     if not operand.shape[dimension]:
         raise ValueError("attempt to get the position of an extreme in a sequence without elements")
     index_type = operand.type.with_element_type("i64")
-    start = _smallest(operand.dtype) if direction == "GT" else _largest(operand.dtype)
+    start = smallest(operand.dtype) if direction == "GT" else largest(operand.dtype)
     value, index = tensor((), operand.type.element_type), tensor((), "i64")
 
     def combine(inner: Any, x: Value, i: Value, y: Value, j: Value) -> tuple[Value, Value]:
@@ -331,7 +331,7 @@ def ufunc_method(
                 np.logical_and: np.all, np.logical_or: np.any}  # fmt: skip
     cumulative: dict[np.ufunc, tuple[str, Callable[[np.dtype[Any]], Any]]] = {
         np.add: ("add", lambda _: 0), np.multiply: ("multiply", lambda _: 1),
-        np.maximum: ("maximum", _smallest), np.minimum: ("minimum", _largest),
+        np.maximum: ("maximum", smallest), np.minimum: ("minimum", largest),
     }  # fmt: skip
     rest = dict(options)
     axis = rest.pop("axis", 0)
