@@ -23,6 +23,13 @@ from hlojit.tracing.products import matmul
 from hlojit.tracing.python_numbers import operate, python_kind
 from hlojit.tracing.reductions import ufunc_method
 from hlojit.tracing.rules import letter_of, weak_kind
+from hlojit.tracing.selection import functions as selection
+from hlojit.tracing.selection import ufuncs as selected_ufuncs
+from hlojit.tracing.selection.reads import get_item as get_selected
+from hlojit.tracing.selection.reads import selects
+from hlojit.tracing.selection.selected import Selected
+from hlojit.tracing.selection.writes import as_selected
+from hlojit.tracing.selection.writes import set_item as set_selected
 from hlojit.tracing.signatures import arguments_for, name_of, prepared_for_out, require_out
 from hlojit.tracing.tracer import Kind, Tracer, kind_of_element
 from hlojit.tracing.ufuncs import COMPARISONS, UFUNCS, Rule
@@ -56,6 +63,8 @@ class Dispatch(Operations):
     def ufunc(self, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """``__array_ufunc__``."""
         self.mark()
+        if any(isinstance(each, Selected) for each in _leaves([*inputs, *options.values()])):
+            return self._selected_ufunc(ufunc, method, inputs, dict(options))
         inputs = self.numbers(inputs)
         rest = {key: value for key, value in options.items() if key == "axis" or (value is not None and key != "subok")}
         out = rest.pop("out", None)
@@ -65,6 +74,27 @@ class Dispatch(Operations):
             raise TracingError(f"np.{ufunc.__name__}.{method} cannot be compiled; use functions on whole arrays")
         result = self._numbers_of(ufunc_method(self, ufunc, method, inputs, rest))
         return result if out is None else self._stored(ufunc, [result], out, {})
+
+    def _selected_ufunc(self, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
+        """Of arrays whose length is known when the function runs."""
+        out = options.pop("out", None)
+        casting = {"casting": options["casting"]} if "casting" in options else {}
+        if out is not None:
+            options.pop("casting", None)
+        if method == "__call__":
+            made = selected_ufuncs.call(self, ufunc, inputs, options)
+        else:
+            made = selected_ufuncs.method(ufunc, method, inputs, options)
+        if out is None:
+            return made
+        targets = out if isinstance(out, tuple) else (out,)
+        if len(targets) > 1:
+            raise TracingError(f"np.{ufunc.__name__}: several out= of arrays whose length depends on values")
+
+        def store(elements: Any, target: Any) -> Any:
+            return self._store(ufunc, elements, target, casting, True)
+
+        return selected_ufuncs.into(targets[0], made, store)
 
     def _call_ufunc(self, ufunc: np.ufunc, inputs: Sequence[Any], options: dict[str, Any], out: Any) -> Any:
         where = options.pop("where", True)
@@ -220,6 +250,10 @@ class Dispatch(Operations):
     def function(self, function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """``__array_function__``."""
         self.mark()
+        if selection.is_selecting(function, arguments, options) or any(
+            isinstance(each, Selected) for each in _leaves([*arguments, *options.values()])
+        ):
+            return self._selected_function(function, arguments, options)
         rule = FUNCTIONS.get(function)
         if rule is None and (source := numpy_source.source_of(function)) is not None:
             return source(*arguments, **options)
@@ -241,6 +275,26 @@ class Dispatch(Operations):
         if function in LIKE_THEIR_OPERAND and not (isinstance(operand, Tracer) and operand.is_scalar):
             return result
         return result if function in ARRAYS_WITHOUT_DIMENSIONS else self._numbers_of(result)
+
+    def _selected_function(
+        self, function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]
+    ) -> Any:
+        """One of NumPy's functions of arrays whose length is known when the function runs, or that gives such arrays."""
+        rule = selection.RULES.get(function)
+        if rule is None:
+            raise TracingError(
+                f"{name_of(function)} of an array whose length depends on values (a mask's, np.nonzero's) cannot be compiled; "
+                "keep the length: np.where(mask, x, 0), where=mask"
+            )
+        positional, named, out = arguments_for(function, rule, arguments, options)
+        if out is not None:
+            prepared_for_out(function, positional, named, out)
+        result = rule(self, *positional, **named)
+        if out is not None:
+            return self._into(function, result, out, options.get("casting"))
+        if function in PYTHON_BOOLEANS and isinstance(result, Tracer):
+            return self.python_number(result)
+        return self._numbers_of(result)
 
     def _into(self, function: Callable[..., Any], result: Any, out: Any, casting: Any) -> Tracer:
         """Write the result of a function into ``out=``."""
@@ -275,9 +329,11 @@ class Dispatch(Operations):
             return self.scalar(result.value)
         return result
 
-    def get_item(self, operand: Tracer, key: Any) -> Tracer:
+    def get_item(self, operand: Tracer, key: Any) -> Any:
         """``operand[key]``."""
         self.mark()
+        if selects(key):
+            return get_selected(self, as_selected(self.numbers(operand)), self._known_key(key))
         return indexing.get_item(self, self.numbers(operand), self._known_key(key))
 
     def set_item(self, operand: Tracer, key: Any, value: Any) -> None:
@@ -288,7 +344,20 @@ class Dispatch(Operations):
                 f"elements of an array of {operand.element_type} cannot be assigned: each shares a scale with its block; "
                 "update .astype(np.float32) and convert back"
             )
+        if selects(key) or isinstance(value, Selected):
+            set_selected(self, as_selected(operand), self._known_key(key), value)
+            return
         indexing.set_item(self, operand, self._known_key(key), self.numbers(value))
+
+    def get_selected(self, operand: Selected, key: Any) -> Any:
+        """``operand[key]`` of an array whose length is known when the function runs."""
+        self.mark()
+        return get_selected(self, operand, self._known_key(key))
+
+    def set_selected(self, operand: Selected, key: Any, value: Any) -> None:
+        """``operand[key] = value`` of such an array."""
+        self.mark()
+        set_selected(self, operand, self._known_key(key), value)
 
     def _known_key(self, key: Any) -> Any:
         """An index whose parts are numbers and arrays of NumPy's, where they are the same at every call."""

@@ -65,6 +65,8 @@ class Operations:
         """Whether indices out of bounds raise when the function runs."""
         self.carries = False
         """Whether values are read to be carried out of a region, bound or not."""
+        self.limits: dict[Value, int] = {}
+        """Of integers what they are certainly below, where that decides how long an array may be."""
         self.extents: list[Any] = []
         """The lengths that are known at run time only (``hlojit.tracing.selection.extents``)."""
         self._known = Known()

@@ -331,6 +331,14 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         """Sorted in place."""
         self[...] = self._call(np.sort, axis, **options)
 
+    def nonzero(self) -> Any:
+        """``numpy.ndarray.nonzero``."""
+        return self._call(np.nonzero)
+
+    def compress(self, condition: Any, axis: int | None = None) -> Any:
+        """``numpy.ndarray.compress``."""
+        return self.context.function(np.compress, (condition, self, axis), {})
+
     def view(self, dtype: Any) -> Tracer:
         """The same bits as another dtype of the same width."""
         seen: Tracer = self.context.bits(self, dtype)

@@ -21,6 +21,7 @@ from hlojit.tracing.numpy_source import is_numpys, is_numpys_file
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rewriting import Site, is_library, rewritten, substitute
 from hlojit.tracing.scipy_functions import replacement_for
+from hlojit.tracing.selection.selected import Selected
 from hlojit.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ def _next(runtime: TracedRuntime, site: Site, iterator: Any, *default: Any) -> A
 
 
 def _len(ops: Operations, value: Any) -> Any:
+    if type(value) is Selected:
+        return value.shape[0]
     return value.count if isinstance(value, walks.Walk) else len(value)
 
 

@@ -8,6 +8,9 @@ from typing import Any, final
 import numpy as np
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.selection.aligned import repacked
+from hlojit.tracing.selection.reads import at_rank
+from hlojit.tracing.selection.selected import Selected
 from hlojit.tracing.tracer import Tracer
 
 
@@ -40,7 +43,17 @@ def walk_of(value: Any) -> Walk | None:
         if not value.shape:
             return None
         return Walk(value.shape[0], lambda number: value[number], "an array")
+    if type(value) is Selected:
+        return _walk_of_selected(value)
     return None
+
+
+def _walk_of_selected(array: Selected) -> Walk:
+    """Over elements that are brought in front once: the numbers of rounds are in bounds."""
+    if array.extents[0] is None:
+        return Walk(array.elements.shape[0], lambda number: array[number], "an array")
+    front = repacked(array, 0)
+    return Walk(array.extents[0].length, lambda number: at_rank(array.context, front, number), "an array")
 
 
 def traced_range(ops: Operations, *bounds: Any) -> Walk:

@@ -48,7 +48,7 @@ def masked(operand: Selected, fill: Any, dimensions: Sequence[int] | None = None
     if mask is None:
         return operand.elements
     ops = operand.context
-    number = ops.tracer(ops.value(fill, operand.kind))
+    number = ops.scalar(ops.value(fill, operand.kind))
     return np.where(mask, operand.elements, number)  # type: ignore[return-value]
 
 

@@ -53,6 +53,11 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin, Parted):
     def of(keys: Any, parts: Sequence[Any]) -> Any:
         """As ``Parted.of``: of what a program made the array itself."""
         elements, said = parts[0], iter(parts[1:])
+        if np.ndim(elements) != len(keys):
+            raise TracingError(
+                "an array whose length depends on values (x[mask]) is stacked or batched (vmap, scan, jacobians): lengths differ "
+                "from one to the next; keep a length that is known: np.where(mask, x, 0)"
+            )
         if not isinstance(elements, Tracer):
             return exact(elements, [None if key is None else next(said) for key in keys])
         ops = elements.context
@@ -135,6 +140,11 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin, Parted):
     def __index__(self) -> NoReturn:
         raise TypeError("only integer scalar arrays can be converted to a scalar index")
 
+    def __getattr__(self, name: str) -> NoReturn:
+        if hasattr(np.ndarray, name) and not name.startswith("__"):
+            raise AttributeError(f".{name} of {self!r} cannot be compiled; use NumPy's functions on it")
+        raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
+
     def __hash__(self) -> int:
         raise TypeError("unhashable type: 'numpy.ndarray'")
 
@@ -146,19 +156,19 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin, Parted):
     # ------------------------------------------------------------- protocols
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        return self.context.selected_ufunc(ufunc, method, inputs, options)
+        return self.context.ufunc(ufunc, method, inputs, options)
 
     def __array_function__(
         self, function: Callable[..., Any], types: Iterable[Any], arguments: Any, options: Any
     ) -> Any:
-        return self.context.selected_function(function, arguments, options)
+        return self.context.function(function, arguments, options)
 
     def __getitem__(self, key: Any) -> Any:
-        return self.context.selected_item(self, key)
+        return self.context.get_selected(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.require_writable()
-        self.context.set_selected_item(self, key, value)
+        self.context.set_selected(self, key, value)
 
     def require_writable(self) -> None:
         """Raise where a write would have to be seen by an array that is a copy here."""
