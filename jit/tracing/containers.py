@@ -44,6 +44,11 @@ class Parted:
         """What is made of other arrays."""
 
 
+def is_parted(structure: Structure) -> bool:
+    """Whether it is that of a ``Parted``."""
+    return structure != LEAF and issubclass(structure[0], Parted)
+
+
 class NestingError(ArgumentError):
     """Containers that nest too deep, without an end perhaps."""
 

@@ -25,8 +25,8 @@ from hlojit.tracing.reductions import ufunc_method
 from hlojit.tracing.rules import letter_of, weak_kind
 from hlojit.tracing.selection import functions as selection
 from hlojit.tracing.selection import ufuncs as selected_ufuncs
+from hlojit.tracing.selection.keys import selects
 from hlojit.tracing.selection.reads import get_item as get_selected
-from hlojit.tracing.selection.reads import selects
 from hlojit.tracing.selection.selected import Selected
 from hlojit.tracing.selection.writes import as_selected
 from hlojit.tracing.selection.writes import set_item as set_selected

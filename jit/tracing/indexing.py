@@ -22,7 +22,7 @@ def get_item(ops: Operations, operand: Tracer, key: Any) -> Tracer:
     """``operand[key]``: a view by a basic index, a NumPy scalar by one that names an element, a new array by arrays."""
     keys = _expand(key, operand.ndim)
     if any(_is_mask(each) for each in keys):
-        raise TracingError("indexing with a traced boolean mask gives a shape that depends on the data; use np.where")
+        raise TracingError("a single truth value as an index makes a dimension of length 0 or 1; use np.where")
     if any(_is_advanced(each) for each in keys):
         return _gather(ops, operand, keys)
     has_ellipsis = any(each is Ellipsis for each in (key if isinstance(key, tuple) else (key,)))
@@ -259,10 +259,10 @@ def _gather(ops: Operations, operand: Tracer, keys: list[Any]) -> Tracer:
     ).result
     if not result.tensor_type.rank:
         return ops.scalar(result)
-    return ops.wrap(result, _gathered_strides(batch_rank, advanced.position, result.tensor_type.shape))
+    return ops.wrap(result, gathered_strides(batch_rank, advanced.position, result.tensor_type.shape))
 
 
-def _gathered_strides(batch_rank: int, position: int, shape: tuple[int, ...]) -> Strides:
+def gathered_strides(batch_rank: int, position: int, shape: tuple[int, ...]) -> Strides:
     """NumPy makes what arrays pick with their dimensions in front, and moves these to their place."""
     picked = list(range(position, position + batch_rank))
     order = picked + [d for d in range(len(shape)) if d not in picked]

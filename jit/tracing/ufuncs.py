@@ -381,6 +381,8 @@ UFUNCS: dict[str, Rule] = {
     "cosh": _op("chlo.cosh"), "arcsinh": _op("chlo.asinh"), "arccosh": _op("chlo.acosh"), "arctanh": _op("chlo.atanh"),
     "hypot": _in_compute_type(_hypot), "deg2rad": lambda ops, v: ops.builder.multiply(v[0], _like(ops, v[0], np.pi / 180)),
     "rad2deg": lambda ops, v: ops.builder.multiply(v[0], _like(ops, v[0], 180 / np.pi)),
+    "radians": lambda ops, v: ops.builder.multiply(v[0], _like(ops, v[0], np.pi / 180)),
+    "degrees": lambda ops, v: ops.builder.multiply(v[0], _like(ops, v[0], 180 / np.pi)),
     "equal": _compare("EQ"), "not_equal": _compare("NE"), "less": _compare("LT"), "less_equal": _compare("LE"),
     "greater": _compare("GT"), "greater_equal": _compare("GE"),
     "logical_and": _logical("and"), "logical_or": _logical("or"), "logical_xor": _logical("xor"),

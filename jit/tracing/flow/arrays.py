@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from hlojit.tracing.errors import TracingError
 from hlojit.tracing.kinds import as_kind
 from hlojit.tracing.layouts import contiguous, is_contiguous, strides_of
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.selection.selected import Selected
 from hlojit.tracing.tracer import Tracer
 
 RULES: dict[Any, Callable[..., Any]] = {}
@@ -18,7 +20,7 @@ RULES: dict[Any, Callable[..., Any]] = {}
 
 def holds_tracers(*values: Any) -> bool:
     """Whether something traced is in arguments, or in lists of them."""
-    return any(type(each) is Tracer or (isinstance(each, (list, tuple)) and holds_tracers(*each)) for each in values)
+    return any(type(each) in (Tracer, Selected) or (isinstance(each, (list, tuple)) and holds_tracers(*each)) for each in values)
 
 
 def made(ops: Operations, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -72,6 +74,10 @@ def _filled(function: Any, number: int) -> Callable[..., Any]:
 
 
 def _shape(shape: Any) -> Any:
+    for each in shape if isinstance(shape, (list, tuple)) else (shape,):
+        if type(each) is Tracer:
+            # Raises what says that a number is needed here.
+            operator.index(each)
     return tuple(shape) if isinstance(shape, (list, tuple)) else shape
 
 
@@ -99,6 +105,8 @@ def _array(
     if not holds_tracers(object):
         return made(ops, np.array, object, dtype, copy=copy, order=order, ndmin=ndmin, **named)
     ops.mark()
+    if type(object) is Selected:
+        return _of_selected(object, dtype, order, bool(copy), ndmin)
     if type(object) is Tracer:
         return _with_rank(_of_array(ops, object, dtype, order, bool(copy)), ndmin)
     value = ops.value(object, None if dtype is None else as_kind(dtype))
@@ -113,6 +121,15 @@ def _of_array(ops: Operations, operand: Tracer, dtype: Any, order: str, copy: bo
     if order in ("C", "F") and not is_contiguous(array.shape, ops.known_strides(array), order):
         return ops.copied(array, order)
     return ops.copied(array, order) if copy else array
+
+
+def _of_selected(operand: Selected, dtype: Any, order: str, copy: bool, ndmin: int) -> Selected:
+    if ndmin > operand.ndim or order not in ("K", "C", "A", None):
+        raise TracingError("np.array of an array whose length depends on values: only dtype= and copy=")
+    if dtype is None or as_kind(dtype) == operand.kind:
+        return operand.copy() if copy else operand
+    converted: Selected = operand.astype(dtype)
+    return converted
 
 
 def _with_rank(array: Tracer, ndmin: int) -> Tracer:

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 import numpy as np
 from hlojit.ir.graph import Value
-from hlojit.tracing.containers import unflatten
+from hlojit.tracing.containers import is_parted, unflatten
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow.regions import Region
 from hlojit.tracing.frames import Frame
@@ -102,7 +102,12 @@ def _zeros(ops: Operations, form: Form) -> Value:
 
 
 def _differs(first: Leaves, other: Leaves) -> str:
-    shown = [_shown(unflatten(each.structure, each.all)) for each in (first, other)]
+    shown = [
+        "an array whose length depends on values"
+        if is_parted(each.structure)
+        else _shown(unflatten(each.structure, each.all))
+        for each in (first, other)
+    ]
     return f"is {shown[0]} on one path and {shown[1]} on another; it must be of one structure"
 
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.selection.selected import Selected
 from hlojit.tracing.tracer import Tracer
 
 
 def contains(ops: Operations, item: Any, container: Any) -> Any:
     """A Python truth value, traced where it is not known."""
-    if type(container) is Tracer:
+    if type(container) in (Tracer, Selected):
         equal = ops.tracer(np.any(container == item))
         return ops.python_number(equal)
     if isinstance(container, (list, tuple)):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.selection.aligned import repacked
-from hlojit.tracing.selection.reads import at_rank
+from hlojit.tracing.selection.aligned import wrapped
+from hlojit.tracing.selection.extents import unchecked
 from hlojit.tracing.selection.selected import Selected
 from hlojit.tracing.tracer import Tracer
 
@@ -49,11 +50,18 @@ def walk_of(value: Any) -> Walk | None:
 
 
 def _walk_of_selected(array: Selected) -> Walk:
-    """Over elements that are brought in front once: the numbers of rounds are in bounds."""
-    if array.extents[0] is None:
+    """Elements, or views of rows, where they lie now: what the body writes is seen by the next round."""
+    extent = array.extents[0]
+    if extent is None:
         return Walk(array.elements.shape[0], lambda number: array[number], "an array")
-    front = repacked(array, 0)
-    return Walk(array.extents[0].length, lambda number: at_rank(array.context, front, number), "an array")
+    # In front of the loop: once.
+    positions = extent.positions
+
+    def at(number: Any) -> Any:
+        with unchecked(array.context):
+            return wrapped(array.elements[positions[number]], array.extents[1:])
+
+    return Walk(extent.length, at, "an array")
 
 
 def traced_range(ops: Operations, *bounds: Any) -> Walk:
@@ -94,10 +102,19 @@ def enumerated(value: Any, start: int = 0) -> Any:
 def zipped(*values: Any, strict: bool = False) -> Any:
     """``zip``."""
     walks = [walk_of(each) for each in values]
-    known = [walk for walk in walks if walk is not None and not isinstance(walk.count, Tracer)]
-    if not walks or len(known) < len(walks) or (strict and len({len(walk) for walk in known}) > 1):
+    known = [walk for walk in walks if walk is not None]
+    counts = [walk.count for walk in known]
+    if not walks or len(known) < len(walks) or (strict and (any(isinstance(each, Tracer) for each in counts) or len(set(counts)) > 1)):
         return zip(*values, strict=strict)
-    return Walk(min(map(len, known)), lambda number: tuple(walk.at(number) for walk in known), "zip of arrays")
+    return Walk(_least(counts), lambda number: tuple(walk.at(number) for walk in known), "zip of arrays")
+
+
+def _least(counts: Sequence[Any]) -> Any:
+    """The least of several counts, as Python's number."""
+    traced = [each for each in counts if isinstance(each, Tracer)]
+    if not traced:
+        return min(counts)
+    return traced[0].context.python_number(functools.reduce(np.minimum, counts))
 
 
 def backwards(value: Any) -> Any:

@@ -136,6 +136,13 @@ for _function in (np.zeros_like, np.ones_like, np.full_like):
     _like(_function)
 
 
+@implements(RULES, np.diff)
+def diff(ops: Operations, a: Any, n: int = 1, axis: int = -1) -> Any:
+    if a.ndim > 1 or n != 1:
+        raise TracingError("np.diff of an array whose length depends on values: of vectors, and n=1")
+    return np.not_equal(a[1:], a[:-1]) if a.dtype == np.bool_ else a[1:] - a[:-1]
+
+
 # -------------------------------------------------------------------------------------------------------- dimensions
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.indexing import gathered_strides
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.selection.aligned import repacked, replaced, taken, wrapped
 from hlojit.tracing.selection.extents import Extent, unchecked
@@ -19,7 +20,6 @@ from hlojit.tracing.selection.keys import (
     mask_along,
     nonzero_of,
     place_of,
-    selects,
     width,
 )
 from hlojit.tracing.selection.selected import Extents, Selected
@@ -29,10 +29,11 @@ from hlojit.tracing.tracer import Tracer
 def get_item(ops: Operations, operand: Selected, key: Any) -> Any:
     """``operand[key]`` of an array, or of a ``Tracer`` as one of which everything counts."""
     keys = known_masks(expanded(key, operand.ndim), operand)
-    operand, keys, is_view = _without_bounds(ops, operand, keys)
+    whole = operand
+    operand, keys, is_copy = _without_bounds(ops, operand, keys)
     arrays = [each for each in keys if is_array(each)]
     if not arrays:
-        return _basic(operand, keys, is_view)
+        return _basic(operand, keys, whole if is_copy else None)
     if len(arrays) == 1 and is_mask(arrays[0]):
         return _by_mask(ops, operand, keys)
     return _by_arrays(ops, operand, keys)
@@ -56,7 +57,7 @@ def known_masks(keys: Sequence[Any], operand: Selected) -> list[Any]:
 def _without_bounds(ops: Operations, operand: Selected, keys: list[Any]) -> tuple[Selected, list[Any], bool]:
     """Apply numbers and slices along dimensions whose length is not known; what is left is for the elements."""
     left = list(keys)
-    is_view = False
+    is_copy = False
     dimension = operand.ndim
     for number in reversed(range(len(left))):
         each = left[number]
@@ -73,8 +74,8 @@ def _without_bounds(ops: Operations, operand: Selected, keys: list[Any]) -> tupl
         elif each != slice(None):
             operand = sliced(ops, operand, dimension, each)
             left[number] = slice(None)
-            is_view = True
-    return operand, left, is_view
+            is_copy = True
+    return operand, left, is_copy
 
 
 def position_of(ops: Operations, extent: Extent, key: Any, dimension: int) -> Any:
@@ -99,13 +100,6 @@ def position_of(ops: Operations, extent: Extent, key: Any, dimension: int) -> An
         return np.max(np.where(extent.mask, extent.numbers, 0), initial=0)
     with unchecked(ops):
         return extent.positions[rank]
-
-
-def at_rank(ops: Operations, operand: Selected, number: Any) -> Any:
-    """The element of a number that there is, along the first dimension."""
-    front = repacked(operand, 0)
-    with unchecked(ops):
-        return wrapped(front.elements[number], front.extents[1:])
 
 
 def bounds(ops: Operations, count: Any, key: slice) -> tuple[Any, Any, int]:
@@ -143,8 +137,11 @@ def sliced(ops: Operations, operand: Selected, dimension: int, key: slice) -> Se
     return Selected(taken(front.elements, places, dimension), replaced(front.extents, dimension, made))
 
 
-def _basic(operand: Selected, keys: list[Any], is_view: bool) -> Any:
-    """What is left of an index: along dimensions of known length."""
+def _basic(operand: Selected, keys: list[Any], viewed: Selected | None) -> Any:
+    """What is left of an index: along dimensions of known length.
+
+    ``viewed``: of what NumPy would give a view here, where there is a copy.
+    """
     extents: list[Extent | None] = []
     dimension = 0
     for each in keys:
@@ -155,10 +152,10 @@ def _basic(operand: Selected, keys: list[Any], is_view: bool) -> Any:
             extents.append(operand.extents[dimension])
         dimension += 1
     elements = operand.elements[tuple(keys)] if operand.ndim else operand.elements
+    # Without such a dimension it is a view, of a copy if there is a slice.
     if not any(each is not None for each in extents):
-        # Of memory of its own: NumPy's view of it is gone with the array, in most programs.
         return elements
-    return Selected(elements, extents, operand if is_view else None)
+    return Selected(elements, extents, viewed)
 
 
 def _by_mask(ops: Operations, operand: Selected, keys: list[Any]) -> Any:
@@ -180,7 +177,7 @@ def _by_mask(ops: Operations, operand: Selected, keys: list[Any]) -> Any:
     if place.position == 0 and before:
         elements = np.moveaxis(elements, before, 0)
         extents.insert(0, extents.pop(before))
-    return Selected(elements.copy(), extents)
+    return Selected(ops.wrap(elements.value, gathered_strides(1, place.position, elements.shape)), extents)
 
 
 def _kept(operand: Selected, keys: Sequence[Any], dimension: int) -> list[Extent | None]:
@@ -236,5 +233,3 @@ def require_elements(ops: Operations, shape: Sequence[int], keys: Sequence[Any],
         if any(each is not None for each in extents):
             raise TracingError("an array without elements is indexed by an array whose length depends on values")
 
-
-__all__ = ["at_rank", "get_item", "selects"]

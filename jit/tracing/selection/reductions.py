@@ -11,7 +11,7 @@ from hlojit.tracing.errors import TracingError
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import Axis, Rules, flag, implements, normalized_axes, single_axis
 from hlojit.tracing.selection.aligned import aligned, mask_of, masked, repacked, replaced, wrapped
-from hlojit.tracing.selection.extents import Extent
+from hlojit.tracing.selection.extents import Extent, unchecked
 from hlojit.tracing.selection.selected import Extents, Selected
 from hlojit.tracing.tracer import Tracer
 
@@ -203,53 +203,69 @@ _METHODS: Final = ("linear", "lower", "higher", "nearest", "midpoint")
 def quantile(
     ops: Operations, a: Selected, q: Any, axis: int | None = None, *, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    if method not in _METHODS or keepdims or a.dtype.kind not in "fiub":
-        raise TracingError(f"np.quantile of an array whose length depends on values: only methods {', '.join(_METHODS)}")
-    if not isinstance(q, Tracer) and not (np.all(np.asarray(q) >= 0) and np.all(np.asarray(q) <= 1)):
+    share = np.asarray(q, a.dtype) if type(q) in (int, float) and a.dtype.kind == "f" else _share(q)
+    if not isinstance(share, Tracer) and not (np.all(share >= 0) and np.all(share <= 1)):
         raise ValueError("Quantiles must be in the range [0, 1]")
-    operand = in_one_dimension(ops, a) if axis is None else a
-    dimension = 0 if axis is None else single_axis(axis, a.ndim)
-    extent = operand.extents[dimension]
-    if extent is None or operand.ndim > 1:
-        raise TracingError("np.quantile along one of several dimensions, of an array whose length depends on values")
-    _require_some(ops, [extent], "index -1 is out of bounds for axis 0 with size 0")
-    ordered = sort(ops, operand)
-    wide = ordered if ordered.dtype.kind == "f" else ordered.astype(np.float64)
-    last = np.subtract(extent.count, 1)
-    place = np.multiply(last.astype(np.float64), q)
-    low, high = np.floor(place), np.ceil(place)
-    if method == "nearest":
-        low = high = np.rint(place)
-    picks = [wide.elements[np.clip(each, 0, None).astype(np.int64)] for each in (low, high)]
-    below, above = picks
-    part = {"lower": 0.0, "nearest": 0.0, "higher": 1.0, "midpoint": 0.5}.get(method, np.subtract(place, low))
-    if method == "midpoint":
-        part = np.where(np.equal(low, high), 0.0, 0.5)
-    found = _between(below, above, np.asarray(part) if isinstance(part, float) else part)
-    return np.where(np.isnan(_at_end(ordered, last)), np.nan, found)[()].astype(wide.dtype)
-
-
-def _at_end(ordered: Selected, last: Any) -> Any:
-    """The last of an ordered array, which is a NaN if there is one; of integers a number that is none."""
-    return ordered.elements[last] if ordered.dtype.kind == "f" else np.float64(0)
-
-
-def _between(below: Any, above: Any, part: Any) -> Any:
-    """NumPy's interpolation, which is exact at both ends."""
-    difference = np.subtract(above, below)
-    found = np.where(
-        np.greater_equal(part, 0.5), above - np.multiply(difference, 1 - part), below + np.multiply(difference, part)
-    )
-    return np.where(np.equal(below, above), below, found)
+    return _quantile(ops, a, share, axis, method, keepdims)
 
 
 @implements(RULES, np.percentile)
 def percentile(
     ops: Operations, a: Selected, q: Any, axis: int | None = None, *, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    if not isinstance(q, Tracer) and not (np.all(np.asarray(q) >= 0) and np.all(np.asarray(q) <= 100)):
+    share = np.true_divide(_share(q) if not isinstance(q, (int, float)) else q, a.dtype.type(100) if a.dtype.kind == "f" else 100)
+    if not isinstance(share, Tracer) and not (np.all(share >= 0) and np.all(share <= 1)):
         raise ValueError("Percentiles must be in the range [0, 100]")
-    return quantile(ops, a, np.true_divide(q, 100), axis, method=method, keepdims=keepdims)
+    return _quantile(ops, a, share, axis, method, keepdims)
+
+
+def _share(q: Any) -> Any:
+    if isinstance(q, Tracer):
+        return q
+    given = np.asarray(q)
+    return given if given.dtype.kind == "f" else given.astype(np.float64)
+
+
+def _quantile(ops: Operations, a: Selected, share: Any, axis: int | None, method: str, keepdims: bool) -> Any:
+    """By the number of the element, between two of which NumPy's ``method`` decides; computed in NumPy's dtypes."""
+    if method not in (_METHODS if a.dtype.kind == "f" else _METHODS[:1]) or keepdims or a.dtype.kind not in "fiu":
+        raise TracingError(
+            f"np.quantile(method={method!r}) of {a.dtype} numbers whose count depends on values: method='linear', or of floats "
+            f"{', '.join(_METHODS[1:])}"
+        )
+    if axis is not None and a.ndim > 1:
+        raise TracingError("np.quantile along one of several dimensions, of an array whose length depends on values")
+    operand = in_one_dimension(ops, a)
+    (extent,) = operand.extents
+    assert extent is not None
+    _require_some(ops, [extent], "index -1 is out of bounds for axis 0 with size 0")
+    ordered = sort(ops, operand).elements
+    wide = ordered if ordered.dtype.kind == "f" else ordered.astype(np.float64)
+    last = np.subtract(extent.count, 1)
+    place = np.multiply(last.astype(share.dtype), share)
+    low, high = np.floor(place), np.ceil(place)
+    if method == "nearest":
+        low = high = np.rint(place)
+    with unchecked(ops):
+        below, above, end = (wide[np.clip(each, 0, None).astype(np.int64)] for each in (low, high, last))
+    part: Any = np.subtract(place, np.floor(place))
+    if method == "midpoint":
+        part = np.where(np.equal(low, high), share.dtype.type(0), share.dtype.type(0.5))
+    elif method != "linear":
+        part = share.dtype.type(method == "higher")
+    found = _between(below, above, part)
+    return found if ordered.dtype.kind != "f" else np.where(np.isnan(end), np.nan, found)[()]
+
+
+def _between(below: Any, above: Any, part: Any) -> Any:
+    """NumPy's interpolation, which is exact at both ends."""
+    difference = np.subtract(above, below)
+    found = np.where(
+        np.greater_equal(part, 0.5),
+        np.subtract(above, np.multiply(difference, np.subtract(1, part))),
+        np.add(below, np.multiply(difference, part)),
+    )
+    return np.where(np.equal(below, above), below, found)[()]
 
 
 @implements(RULES, np.median)
@@ -260,11 +276,18 @@ def median(ops: Operations, a: Selected, axis: int | None = None, *, keepdims: b
     (extent,) = operand.extents
     assert extent is not None
     ordered = sort(ops, operand)
-    # Of none NumPy's is NaN: then positions 0 and 0 are of what does not count.
-    half = extent.count // 2
-    low = np.maximum(half - 1 + extent.count % 2, 0)
-    found = np.mean(np.stack([ordered.elements[low], ordered.elements[np.minimum(half, max(extent.capacity - 1, 0))]]))
+    if not extent.capacity:
+        return np.mean(ordered.elements)
+    half, end = extent.count // 2, max(extent.capacity - 1, 0)
+    with unchecked(ops):
+        below, above, last = (
+            ordered.elements[np.clip(each, 0, end)] for each in (half - 1, np.add(half, 0), extent.count - 1)
+        )
+    # Of an odd number it is the one in the middle: twice it may be too large.
+    found = np.mean(np.stack([np.where(np.equal(extent.count % 2, 1), above, below), above]))
+    found = np.where(np.equal(extent.count % 2, 1), above.astype(found.dtype), found)
+    # NumPy's is NaN of none, and where there is one, which is sorted to the end.
     nothing = np.equal(extent.count, 0)
     if ordered.dtype.kind == "f":
-        nothing = np.logical_or(nothing, np.isnan(_at_end(ordered, np.maximum(extent.count - 1, 0))))
-    return np.where(nothing, np.nan, found)[()].astype(ops.tracer(found).dtype)
+        nothing = np.logical_or(nothing, np.isnan(last))
+    return np.where(nothing, np.nan, found)[()]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.selection.aligned import fitted, mask_of
+from hlojit.tracing.selection.aligned import fitted
 from hlojit.tracing.selection.extents import Extent, unchecked
 from hlojit.tracing.selection.keys import expanded, index_arrays, is_array, is_mask, mask_along, place_of, width
 from hlojit.tracing.selection.reads import as_arrays, bounds, known_masks, position_of, require_elements
@@ -158,5 +158,3 @@ def as_selected(operand: Tracer) -> Selected:
     """An array of which everything counts, whose memory is that of another one."""
     return Selected(operand, (None,) * operand.ndim)
 
-
-__all__ = ["as_selected", "mask_of", "set_item"]
