@@ -36,7 +36,7 @@ class Step(Protocol):
 class Storage:
     """The memory of arrays that share it: the value that it has now, in the order of its first array."""
 
-    __slots__ = ("allies", "argument", "bound", "frame", "live", "locked", "value", "version")
+    __slots__ = ("allies", "argument", "bound", "copies", "frame", "live", "locked", "value", "version")
 
     def __init__(self, value: Value, argument: int | None = None, locked: str | None = None):
         self.value = value
@@ -54,16 +54,27 @@ class Storage:
         """How many arrays there are that show it."""
         self.allies: list[tuple[Storage, str]] = []
         """Storages that may be the same memory, depending on the path that is taken, and what that means in messages."""
+        self.copies: list[tuple[Storage, str]] = []
+        """Storages that would share memory with it in NumPy, and here do not: while both are seen neither may be written."""
 
     def may_be(self, other: Storage, why: str) -> None:
         """Note that the two are one memory on some path: a write to one would be seen by the other, or not."""
         if other is not self:
             self.allies.append((other, why))
             other.allies.append((self, why))
+            for one, another in ((self, other), (other, self)):
+                for third, reason in list(another.copies):
+                    one.is_copied(third, reason)
+
+    def is_copied(self, other: Storage, why: str) -> None:
+        """Note that the other one is a copy where NumPy has a view, or the other way round."""
+        if other is not self and all(each is not other for each, _ in self.copies):
+            self.copies.append((other, why))
+            other.copies.append((self, why))
 
     def require_alone(self) -> None:
         """Raise ``TracingError`` where it is not known which other arrays a write changes."""
-        for other, why in self.allies:
+        for other, why in (*self.allies, *self.copies):
             if other.live or other.argument is not None:
                 raise TracingError(why)
 

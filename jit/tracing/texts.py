@@ -21,6 +21,7 @@ from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Value
 from hlojit.ir.types import Type, tensor
 from hlojit.tracing.checks import place_of
+from hlojit.tracing.containers import Parted
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rewriting.protocol import Part
@@ -85,7 +86,7 @@ def is_traced(ops: Operations, tree: Any) -> bool:
     """Whether something in it is known only when the function runs."""
     if type(tree) is Tracer:
         return tree.context is not ops or ops.known(tree) is None
-    if type(tree) is Text or type(tree) is Leaf:
+    if type(tree) is Text or type(tree) is Leaf or isinstance(tree, Parted):
         return True
     if isinstance(tree, dict):
         return any(is_traced(ops, each) for pair in tree.items() for each in pair)

@@ -20,7 +20,10 @@ RULES: dict[Any, Callable[..., Any]] = {}
 
 def holds_tracers(*values: Any) -> bool:
     """Whether something traced is in arguments, or in lists of them."""
-    return any(type(each) in (Tracer, Selected) or (isinstance(each, (list, tuple)) and holds_tracers(*each)) for each in values)
+    return any(
+        type(each) in (Tracer, Selected) or (isinstance(each, (list, tuple)) and holds_tracers(*each))
+        for each in values
+    )
 
 
 def made(ops: Operations, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

@@ -123,7 +123,7 @@ def _reversed(ops: Operations, value: Any) -> Any:
 
 def _type(ops: Operations, *arguments: Any, **named: Any) -> Any:
     """``type(x) is np.ndarray`` answers as ``isinstance`` does."""
-    if len(arguments) == 1 and not named and type(arguments[0]) in (Tracer, texts.Text):
+    if len(arguments) == 1 and not named and type(arguments[0]) in (Tracer, Selected, texts.Text):
         return arguments[0].__class__
     return type(*arguments, **named)
 

@@ -104,7 +104,11 @@ def zipped(*values: Any, strict: bool = False) -> Any:
     walks = [walk_of(each) for each in values]
     known = [walk for walk in walks if walk is not None]
     counts = [walk.count for walk in known]
-    if not walks or len(known) < len(walks) or (strict and (any(isinstance(each, Tracer) for each in counts) or len(set(counts)) > 1)):
+    if (
+        not walks
+        or len(known) < len(walks)
+        or (strict and (any(isinstance(each, Tracer) for each in counts) or len(set(counts)) > 1))
+    ):
         return zip(*values, strict=strict)
     return Walk(_least(counts), lambda number: tuple(walk.at(number) for walk in known), "zip of arrays")
 

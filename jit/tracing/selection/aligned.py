@@ -35,8 +35,8 @@ def replaced(extents: Extents, dimension: int, *others: Extent | None) -> Extent
 def taken(elements: Tracer, positions: Any, dimension: int) -> Tracer:
     """Elements at positions that are known to be in bounds."""
     if not elements.shape[dimension]:
-        shape = replaced(elements.shape, dimension, *positions.shape)  # type: ignore[arg-type]
-        return np.zeros_like(elements, shape=shape)  # type: ignore[call-overload, no-any-return]
+        shape = (*elements.shape[:dimension], *positions.shape, *elements.shape[dimension + 1 :])
+        return elements.context.wrap(elements.context.full(0, elements.kind, shape))
     with unchecked(elements.context):
         found = elements[(*[slice(None)] * dimension, positions)]
     return found
@@ -123,7 +123,9 @@ def _common_count(ops: Operations, counts: Sequence[Tracer]) -> Tracer:
     """The one length that is not 1."""
     found: Any = counts[0]
     for each in counts[1:]:
-        differs = np.logical_and(np.not_equal(found, each), np.logical_and(np.not_equal(found, 1), np.not_equal(each, 1)))
+        differs = np.logical_and(
+            np.not_equal(found, each), np.logical_and(np.not_equal(found, 1), np.not_equal(each, 1))
+        )
         ops.check(differs.value, ValueError, _MISFIT)
         found = np.where(np.equal(found, 1), each, found)[()]
     return ops.tracer(found)
@@ -135,7 +137,7 @@ def _of_size(ops: Operations, operand: Selected, back: int, size: int) -> Select
     extent = operand.extents[dimension]
     if extent is None:
         return operand
-    bad = np.logical_and(np.not_equal(extent.count, size), np.not_equal(extent.count, 1))
+    bad: Any = np.logical_and(np.not_equal(extent.count, size), np.not_equal(extent.count, 1))
     ops.check(bad.value, ValueError, _MISFIT)
     return _at_ranks(operand, dimension, np.arange(size), None)
 
@@ -189,10 +191,7 @@ def _fitted_dimension(
     if own is not None:
         differs = np.logical_and(differs, np.not_equal(count, 1))
     ops.check(ops.tracer(differs).value, ValueError, misfit)
-    if own is not None:
-        ranks = np.where(np.equal(count, 1), 0, wanted.ranks)
-    else:
-        ranks = wanted.ranks
+    ranks: Any = wanted.ranks if own is None else np.where(np.equal(count, 1), 0, wanted.ranks)
     last = max(here - 1, 0)
     ranks = np.minimum(np.maximum(ranks, 0), last)
     positions = ranks if own is None or own.is_packed else taken(own.positions, ranks, 0)

@@ -98,7 +98,7 @@ class Extent:
 
 
 @final
-class unchecked:  # noqa: N801
+class unchecked:
     """Indices are known to be in bounds, or meant to be left out."""
 
     def __init__(self, ops: Operations):

@@ -52,8 +52,8 @@ def flatnonzero(ops: Operations, a: Any) -> Any:
 @implements(RULES, np.argwhere)
 def argwhere(ops: Operations, a: Any) -> Any:
     found = np.nonzero(a)
-    elements = np.stack([each.elements for each in found], axis=1)  # type: ignore[attr-defined]
-    return Selected(ops.tracer(elements), (found[0].extents[0], None))  # type: ignore[attr-defined]
+    # A view of a stack, as NumPy has it: the numbers of each dimension lie together.
+    return stack(ops, found).T
 
 
 @implements(RULES, np.where)
@@ -127,7 +127,9 @@ def _like(function: Callable[..., Any]) -> None:
     def rule(ops: Operations, **given: Any) -> Any:
         if given.get("shape") is not None:
             return function(given[name].elements, **{each: value for each, value in given.items() if each != name})
-        return elementwise(ops, lambda own: function(own, **{k: v for k, v in given.items() if k != name}), [given[name]])
+        return elementwise(
+            ops, lambda own: function(own, **{k: v for k, v in given.items() if k != name}), [given[name]]
+        )
 
     RULES[function] = rule
 
@@ -212,8 +214,8 @@ def concatenate(ops: Operations, arrays: Any, axis: Any = 0, dtype: Any = None, 
     rest = [each.extents[:dimension] + each.extents[dimension + 1 :] for each in several]
     if any(each != rest[0] for each in rest):
         raise TracingError("np.concatenate of arrays whose lengths depend on values: along that dimension only")
-    options = {} if dtype is None else {"dtype": dtype}
-    elements = np.concatenate([each.elements for each in several], dimension, casting=casting, **options)
+    options: Any = {} if dtype is None else {"dtype": dtype}
+    elements: Any = np.concatenate([each.elements for each in several], dimension, casting=casting, **options)  # type: ignore[call-overload]
     masks = [_whole(ops, each, dimension) for each in several]
     extent = Extent.of_mask(ops, ops.tracer(np.concatenate(masks)))
     if all(each.extents[dimension] is None for each in several):
@@ -240,8 +242,8 @@ def stack(ops: Operations, arrays: Any, axis: int = 0, *, dtype: Any = None, cas
     if any(each.extents != several[0].extents for each in several):
         raise TracingError("np.stack of arrays whose lengths depend on values: only of one mask")
     (place,) = normalized_axes(axis, several[0].ndim + 1)
-    options = {} if dtype is None else {"dtype": dtype}
-    elements = np.stack([each.elements for each in several], place, casting=casting, **options)
+    options: Any = {} if dtype is None else {"dtype": dtype}
+    elements: Any = np.stack([each.elements for each in several], place, casting=casting, **options)  # type: ignore[call-overload]
     return Selected(ops.tracer(elements), (*several[0].extents[:place], None, *several[0].extents[place:]))
 
 
@@ -280,11 +282,11 @@ def norm(ops: Operations, x: Any, ord: Any = None, axis: Any = None, keepdims: b
 def average(ops: Operations, a: Any, axis: Any = None, weights: Any = None) -> Any:
     if weights is None:
         return np.mean(a, axis)
-    if np.shape(a) and np.ndim(weights) != a.ndim or axis is not None and a.ndim > 1:
+    if (np.ndim(weights) != np.ndim(a)) or (axis is not None and a.ndim > 1):
         raise TracingError("np.average of an array whose length depends on values: weights of the same shape, no axis")
     (values, shares), extents = aligned(ops, [a, weights])
     values, shares = Selected(values, extents), Selected(shares, extents)
-    total = np.sum(shares)
+    total: Any = np.sum(shares)
     ops.check(ops.tracer(np.equal(total, 0)).value, ZeroDivisionError, "Weights sum to zero, can't be normalized")
     return np.sum(values * shares) / total
 
@@ -299,11 +301,12 @@ def _without_nan(function: Callable[..., Any], inner: Callable[..., Any]) -> Non
     RULES[function] = rule
 
 
-for _function, _inner in {
+_WITHOUT_NAN: Final[dict[Any, Any]] = {
     np.nansum: np.sum, np.nanprod: np.prod, np.nanmean: np.mean, np.nanvar: np.var, np.nanstd: np.std,
     np.nanmedian: np.median,
-}.items():  # fmt: skip
-    _without_nan(_function, _inner)
+}  # fmt: skip
+for _ignoring, _inner in _WITHOUT_NAN.items():
+    _without_nan(_ignoring, _inner)
 
 
 SELECTING: Final[frozenset[Any]] = frozenset(
@@ -315,6 +318,3 @@ SELECTING: Final[frozenset[Any]] = frozenset(
 def is_selecting(function: Any, arguments: Sequence[Any], options: Any) -> bool:
     """Whether it makes an array of such a length."""
     return function in SELECTING or (function is np.where and len(arguments) + len(options) == 1)
-
-
-

@@ -90,12 +90,14 @@ def require_shape(mask: Any, shape: Sequence[int], dimension: int) -> None:
     for number, (own, extent) in enumerate(zip(mask.shape, shape)):
         if own != extent:
             raise IndexError(
-                f"boolean index did not match indexed array along axis {dimension + number}; size of axis is {extent} but size of "
-                f"corresponding boolean axis is {own}"
+                f"boolean index did not match indexed array along axis {dimension + number}; size of axis is {extent} but "
+                f"size of corresponding boolean axis is {own}"
             )
 
 
-def mask_along(ops: Operations, mask: Any, shape: Sequence[int], extents: Sequence[Extent | None], dimension: int) -> Any:
+def mask_along(
+    ops: Operations, mask: Any, shape: Sequence[int], extents: Sequence[Extent | None], dimension: int
+) -> Any:
     """A mask of any kind as truths at the capacity of the dimensions that it stands for, False where nothing counts."""
     message = f"boolean index did not match indexed array along axis {dimension}"
     if not isinstance(mask, Selected):

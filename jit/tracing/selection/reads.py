@@ -229,7 +229,6 @@ def _by_arrays(ops: Operations, operand: Selected, keys: list[Any]) -> Any:
 
 def require_elements(ops: Operations, shape: Sequence[int], keys: Sequence[Any], extents: Extents) -> None:
     """An array without elements is indexed by nothing."""
-    if any(not extent and not isinstance(key, slice) for extent, key in zip(shape, keys)):
-        if any(each is not None for each in extents):
-            raise TracingError("an array without elements is indexed by an array whose length depends on values")
-
+    is_empty = any(not extent and not isinstance(key, slice) for extent, key in zip(shape, keys))
+    if is_empty and any(each is not None for each in extents):
+        raise TracingError("an array without elements is indexed by an array whose length depends on values")

@@ -213,7 +213,9 @@ def quantile(
 def percentile(
     ops: Operations, a: Selected, q: Any, axis: int | None = None, *, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    share = np.true_divide(_share(q) if not isinstance(q, (int, float)) else q, a.dtype.type(100) if a.dtype.kind == "f" else 100)
+    share = np.true_divide(
+        _share(q) if not isinstance(q, (int, float)) else q, a.dtype.type(100) if a.dtype.kind == "f" else 100
+    )
     if not isinstance(share, Tracer) and not (np.all(share >= 0) and np.all(share <= 1)):
         raise ValueError("Percentiles must be in the range [0, 100]")
     return _quantile(ops, a, share, axis, method, keepdims)

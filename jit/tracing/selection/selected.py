@@ -6,7 +6,6 @@ elements that do not count for some that do.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NoReturn, final
 
@@ -19,23 +18,28 @@ from hlojit.tracing.tracer import Kind, Tracer
 Extents = tuple[Extent | None, ...]
 """For each dimension; None of those whose length is known."""
 
+_COPIES: Final = (
+    "an array whose length depends on values is written, and NumPy would have a slice of it show that (or it is such a "
+    "slice): here such slices are copies; slice a copy, v[1:].copy(), or write in one step, v[1:] = ..."
+)
+
 
 @final
 class Selected(np.lib.mixins.NDArrayOperatorsMixin, Parted):
-    """``elements`` at capacity, and which of them count.  Its memory is its own, unless it is a view of another one."""
+    """``elements`` at capacity, and which of them count.
 
-    __slots__ = ("__weakref__", "_views", "context", "elements", "extents", "viewed")
+    ``viewed`` is the array that NumPy would make it a view of, where it is a copy.
+    """
+
+    __slots__ = ("context", "elements", "extents")
     __array_priority__ = 1001
 
-    def __init__(self, elements: Tracer, extents: Sequence[Extent | None], viewed: Selected | None = None):
-        self.elements = elements
+    def __init__(self, elements: Any, extents: Sequence[Extent | None], viewed: Selected | None = None):
+        self.elements: Tracer = elements
         self.extents = tuple(extents)
         self.context = elements.context
-        self.viewed = viewed
-        """Of what array NumPy would have made this a view; here it is a copy, and neither may be written."""
-        self._views: list[weakref.ref[Selected]] = []
         if viewed is not None:
-            viewed._views.append(weakref.ref(self))
+            elements.window.storage.is_copied(viewed.elements.window.storage, _COPIES)
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -128,7 +132,7 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin, Parted):
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         self._refuse("its elements are asked for while the function is traced")
 
-    def __bool__(self) -> NoReturn:
+    def __bool__(self) -> NoReturn:  # noqa: PLE0304
         self._refuse("NumPy would ask for its truth; use .any(), .all() or .size")
 
     def __int__(self) -> NoReturn:
@@ -167,36 +171,28 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin, Parted):
         return self.context.get_selected(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.require_writable()
         self.context.set_selected(self, key, value)
-
-    def require_writable(self) -> None:
-        """Raise where a write would have to be seen by an array that is a copy here."""
-        self._views = [each for each in self._views if each() is not None]
-        if self.viewed is not None or self._views:
-            raise TracingError(
-                f"{self!r} is written, and NumPy would have a slice of it show that (or it is such a slice): here slices of "
-                "arrays whose length depends on values are copies; write into a copy (.copy()), or index it in one step"
-            )
 
     # ---------------------------------------------------------------- methods
 
     @property
     def T(self) -> Any:
         """Transposed."""
-        return np.transpose(self)  # type: ignore[call-overload]
+        return np.transpose(self)
 
     @property
     def real(self) -> Any:
         """The real part."""
-        return np.real(self)  # type: ignore[call-overload]
+        return np.real(self)
 
     @property
     def imag(self) -> Any:
         """The imaginary part."""
-        return np.imag(self)  # type: ignore[call-overload]
+        return np.imag(self)
 
-    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
+    def astype(
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> Any:
         """Converted to another dtype."""
         return Selected(self.elements.astype(dtype, order, casting, subok), self.extents)
 
@@ -210,17 +206,17 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin, Parted):
 
     def sort(self, axis: int = -1, **options: Any) -> None:
         """Sorted in place."""
-        self[...] = np.sort(self, axis, **options)  # type: ignore[call-overload]
+        self[...] = np.sort(self, axis, **options)
 
     def reshape(self, *shape: Any, **options: Any) -> Any:
         """``numpy.ndarray.reshape``."""
-        return np.reshape(self, shape[0] if len(shape) == 1 else shape, **options)  # type: ignore[call-overload]
+        return np.reshape(self, shape[0] if len(shape) == 1 else shape, **options)
 
     def transpose(self, *axes: Any) -> Any:
         """``numpy.ndarray.transpose``."""
         if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
             axes = () if axes[0] is None else tuple(axes[0])
-        return np.transpose(self, axes or None)  # type: ignore[call-overload]
+        return np.transpose(self, axes or None)
 
     def flatten(self, order: str = "C") -> Any:
         """A copy in one dimension."""
@@ -234,7 +230,7 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin, Parted):
         (extent,) = self.extents
         assert extent is not None
         bad = np.not_equal(extent.count, 1)
-        ops.check(bad.value, ValueError, "can only convert an array of size 1 to a Python scalar")
+        ops.check(ops.tracer(bad).value, ValueError, "can only convert an array of size 1 to a Python scalar")
         return ops.python_number(self[0])
 
     def tolist(self) -> NoReturn:
@@ -243,11 +239,11 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin, Parted):
 
     def nonzero(self) -> Any:
         """``numpy.ndarray.nonzero``."""
-        return np.nonzero(self)  # type: ignore[call-overload]
+        return np.nonzero(self)
 
     def compress(self, condition: Any, axis: int | None = None) -> Any:
         """``numpy.ndarray.compress``."""
-        return np.compress(condition, self, axis)  # type: ignore[call-overload]
+        return np.compress(condition, self, axis)
 
 
 def exact(elements: Any, said: Sequence[Any]) -> np.ndarray[Any, Any]:
@@ -259,7 +255,9 @@ def exact(elements: Any, said: Sequence[Any]) -> np.ndarray[Any, Any]:
         one = said[axis]
         if one is not None:
             one = np.asarray(one)
-            lies = np.compress(one, lies, dimension) if one.ndim else lies[(slice(None),) * dimension + (slice(int(one)),)]
+            lies = (
+                np.compress(one, lies, dimension) if one.ndim else lies[(slice(None),) * dimension + (slice(int(one)),)]
+            )
     return np.ascontiguousarray(lies).transpose(np.argsort(layout))
 
 

@@ -44,7 +44,9 @@ def _starts(ops: Operations, ordered: Selected, equal_nan: bool) -> Tracer:
     elements, extent = ordered.elements, _extent(ordered)
     differs = np.not_equal(elements[1:], elements[:-1])
     if equal_nan and elements.dtype.kind == "f":
-        differs = np.logical_and(differs, np.logical_not(np.logical_and(np.isnan(elements[1:]), np.isnan(elements[:-1]))))
+        differs = np.logical_and(
+            differs, np.logical_not(np.logical_and(np.isnan(elements[1:]), np.isnan(elements[:-1])))
+        )
     first = ops.wrap(ops.full(True, np.dtype(bool), (min(1, elements.shape[0]),)))
     return ops.tracer(np.logical_and(np.concatenate([first, differs]), extent.mask))
 
@@ -64,7 +66,9 @@ def unique(
     if axis is not None and (shape is None or len(shape) != 1):
         raise TracingError("np.unique: axis= of an array of several dimensions cannot be compiled yet")
     if isinstance(ar, Selected) and ar.ndim > 1 and return_inverse:
-        raise TracingError("np.unique: return_inverse= of an array of several dimensions whose length depends on values")
+        raise TracingError(
+            "np.unique: return_inverse= of an array of several dimensions whose length depends on values"
+        )
     operand = _vector(ops, ar)
     if not (return_index or return_inverse or return_counts):
         ordered = sort(ops, operand)
@@ -187,7 +191,9 @@ def _search(ops: Operations, ordered: Selected, wanted: Tracer, side: str) -> Tr
         at = taken(ordered.elements, np.minimum(middle, last), 0)
         before = np.less(at, wanted) if side == "left" else np.less_equal(at, wanted)
         if wanted.dtype.kind == "f":
-            behind = np.isnan(wanted) if side == "right" else np.logical_and(np.isnan(wanted), np.logical_not(np.isnan(at)))
+            behind = (
+                np.isnan(wanted) if side == "right" else np.logical_and(np.isnan(wanted), np.logical_not(np.isnan(at)))
+            )
             before = np.logical_or(before, behind)
         is_open = np.less(low, high)
         low, high = (
@@ -204,7 +210,9 @@ def _search(ops: Operations, ordered: Selected, wanted: Tracer, side: str) -> Tr
 def bincount(ops: Operations, x: Any, weights: Any = None, minlength: int = 0) -> Any:
     own = x if isinstance(x, Selected) else ops.tracer(x)
     if own.ndim != 1:
-        raise ValueError("object too deep for desired array" if own.ndim else "object of too small depth for desired array")
+        raise ValueError(
+            "object too deep for desired array" if own.ndim else "object of too small depth for desired array"
+        )
     if own.dtype.kind not in "iub" or own.dtype == np.uint64:
         raise TypeError(f"Cannot cast array data from {own.dtype!r} to dtype('int64') according to the rule 'safe'")
     if minlength < 0:

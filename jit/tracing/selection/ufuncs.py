@@ -51,7 +51,7 @@ def method(ufunc: np.ufunc, name: str, inputs: Sequence[Any], options: Mapping[s
 def into(target: Any, made: Any, store: Callable[[Any, Tracer], Any]) -> Any:
     """Write a result where ``out=`` says; ``store(elements, array)`` does it for arrays."""
     if isinstance(target, Selected):
-        target.require_writable()
+        target.elements.window.require_writable()
         store(fitted(target.context, made, target.elements.shape, target.extents, _MISFIT), target.elements)
         return target
     if isinstance(made, Selected):
@@ -70,7 +70,8 @@ def product(ops: Operations, a: Any, b: Any) -> Any:
     rows, columns = a.extents[:-1], b.extents[1:]
     over = (a.ndim - 1, 0)
     a, b = _alike(ops, a, b)
-    made = np.matmul(*(masked(each, 0, [dimension]) for each, dimension in zip((a, b), over)))
+    one, other = (masked(each, 0, [dimension]) for each, dimension in zip((a, b), over))
+    made = np.matmul(one, other)
     return wrapped(made, (*rows, *columns))
 
 
@@ -81,8 +82,8 @@ def _alike(ops: Operations, a: Selected, b: Selected) -> tuple[Selected, Selecte
         if one is None and a.elements.shape[-1] != b.elements.shape[0]:
             raise ValueError(f"matmul: {a.elements.shape[-1]} is different from {b.elements.shape[0]}")
         return a, b
-    lengths = [s if e is None else e.count for e, s in ((one, a.elements.shape[-1]), (other, b.elements.shape[0]))]
-    differs: Any = np.not_equal(*lengths)
+    length = a.elements.shape[-1] if one is None else one.count
+    differs: Any = np.not_equal(length, b.elements.shape[0] if other is None else other.count)
     ops.check(ops.tracer(differs).value, ValueError, _LENGTHS)
     turned = b if b.ndim == 1 else Selected(b.elements.T, b.extents[::-1])
     shape = (*turned.elements.shape[:-1], a.elements.shape[-1])

@@ -15,7 +15,9 @@ from hlojit.tracing.selection.reads import as_arrays, bounds, known_masks, posit
 from hlojit.tracing.selection.selected import Extents, Selected
 from hlojit.tracing.tracer import Tracer
 
-_COUNTS = "NumPy boolean array indexing assignment cannot assign the input values: there are not as many as the mask names"
+_COUNTS = (
+    "NumPy boolean array indexing assignment cannot assign the input values: there are not as many as the mask names"
+)
 _SHAPES = "could not broadcast input array: it is of another length than what is written"
 
 
@@ -86,9 +88,7 @@ def _by_mask(ops: Operations, operand: Selected, keys: list[Any], value: Any) ->
     mask, dimension = keys[number], sum(map(width, keys[:number]))
     count = mask.ndim
     covered = slice(dimension, dimension + count)
-    truths = ops.tracer(
-        mask_along(ops, mask, operand.elements.shape[covered], operand.extents[covered], dimension)
-    )
+    truths = ops.tracer(mask_along(ops, mask, operand.elements.shape[covered], operand.extents[covered], dimension))
     basic = (*keys[:number], *[slice(None)] * count, *keys[number + 1 :])
     target = operand.elements[basic]
     before = sum(1 for each in keys[:number] if each is None or isinstance(each, slice))
@@ -157,4 +157,3 @@ def _lengths(keys: Sequence[Any], shape: Sequence[int]) -> list[tuple[Any, int]]
 def as_selected(operand: Tracer) -> Selected:
     """An array of which everything counts, whose memory is that of another one."""
     return Selected(operand, (None,) * operand.ndim)
-
