@@ -64,6 +64,10 @@ GRAPHS: dict[str, tuple[Callable[..., Any], Arrays]] = (
     | {f"{name}-positive": (_unary(name, 2.5), [_GRID]) for name in _POSITIVE}
     | {
         "zeta": (lambda b, x: b.zeta(b.constant(2.5, x.type), b.add(x, b.constant(2.0, x.type))), [_GRID]),
+        "gamma": (
+            lambda b, x: b.create("hlojit.gamma", [b.add(x, b.constant(2.5, x.type))], result_types=[x.type]).result,
+            [_GRID],
+        ),
         "complex": (lambda b, x, y: b.complex(x, y), [_GRID, _GRID]),
         "solve": (_solve(True, True, False, "NO_TRANSPOSE"), [_R((2, 3, 3)), _R((2, 3, 2))]),
         "solve-transposed": (_solve(True, False, False, "TRANSPOSE"), [_R((2, 3, 3)), _R((2, 3, 2))]),

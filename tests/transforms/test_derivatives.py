@@ -36,7 +36,7 @@ def _inner(lhs: Arrays, rhs: Arrays) -> float:
     return float(sum(np.sum(a * b).real for a, b in zip(lhs, rhs)))
 
 
-def _first(function: Function, arguments: Arrays) -> tuple[Module, list[np.ndarray[Any, Any]]]:
+def first(function: Function, arguments: Arrays) -> tuple[Module, list[np.ndarray[Any, Any]]]:
     moving = [x.dtype.kind in "fc" for x in arguments]
     directions = [numbers(x) if m else np.zeros_like(x) for x, m in zip(arguments, moving)]
     found = run(pushed(function, moving), [*arguments, *(d for d, m in zip(directions, moving) if m)])
@@ -55,12 +55,12 @@ def _first(function: Function, arguments: Arrays) -> tuple[Module, list[np.ndarr
 def test_derivatives_of_programs(name: str) -> None:
     function, arguments = PROGRAMS[name]
     program = program_of(function, arguments)
-    back, cotangents = _first(program, arguments)
-    _first(back.main, [*arguments, *cotangents])
+    back, cotangents = first(program, arguments)
+    first(back.main, [*arguments, *cotangents])
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_derivatives_of_ops(name: str) -> None:
     function, arguments = graph(name)
-    back, cotangents = _first(function, arguments)
-    _first(back.main, [*arguments, *cotangents])
+    back, cotangents = first(function, arguments)
+    first(back.main, [*arguments, *cotangents])
