@@ -27,11 +27,12 @@ _NOTHING: Final = object()
 class Guards:
     """The names that one function reads, and what they meant when it was looked at."""
 
-    __slots__ = ("_cells", "_names")
+    __slots__ = ("_cell_names", "_cells", "_names")
 
     def __init__(self, function: Callable[..., Any]):
         self._names: list[tuple[Mapping[str, Any], str, Any]] = []
         self._cells: list[tuple[CellType, Any]] = []
+        self._cell_names: list[str] = []
         self._follow(function, set())
 
     def hold(self) -> bool:
@@ -40,6 +41,13 @@ class Guards:
             if mapping.get(name, _NOTHING) is not value:
                 return False
         return all(_contents(cell) is value for cell, value in self._cells)
+
+    def values(self) -> Iterator[tuple[str, Any]]:
+        """What the names mean now."""
+        for mapping, name, _ in self._names:
+            yield name, mapping.get(name)
+        for name, (cell, _) in zip(self._cell_names, self._cells):
+            yield name, _contents(cell)
 
     def _follow(self, function: Any, seen: set[int]) -> None:
         holder = None
@@ -63,6 +71,7 @@ class Guards:
                 if not isinstance(mapping[name], ModuleType):
                     self._names.append((mapping, name, mapping[name]))
                     found.append(mapping[name])
+        self._cell_names += function.__code__.co_freevars
         for cell in function.__closure__ or ():
             self._cells.append((cell, _contents(cell)))
             found.append(_contents(cell))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from hlojit.ir.graph import Value
 from hlojit.ir.location import FileLocation, Location
 from hlojit.ir.ops.block_parts import JOIN_BLOCKS
 from hlojit.ir.types import tensor
-from hlojit.tracing.checks import Checks
+from hlojit.tracing.checks import Checks, place_of
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.frames import Frame
 from hlojit.tracing.kinds import as_kind, common_kind, compute_dtype, element_of
@@ -72,6 +72,10 @@ class Operations:
         self._known = Known()
         self.scalar_parameters: Mapping[Value, str] = {}
         """The arguments that are Python's numbers, with their parameters."""
+        self.tries: list[tuple[int, Callable[[], Sequence[Any]]]] = []
+        """The ``try`` statements around, outermost first: their lines, and what gives the exceptions that they catch."""
+        self.refused: TracingError | None = None
+        """What was refused, if the function may have caught that."""
         self.asked_layouts: set[int] = set()
         """The arguments (numbers of leaves) whose strides something was decided by."""
 
@@ -146,7 +150,21 @@ class Operations:
 
     def check(self, bad: Value, error: type[Exception], message: str) -> None:
         """Raise an error of the call if any element of ``bad`` is true when the function runs."""
+        self.require_uncaught(error)
         self.checks.add(self.builder, bad, error, message)
+
+    def require_uncaught(self, error: type[BaseException]) -> None:
+        """Raise where a ``try`` around would catch what the call raises: its handlers run only while the function is traced."""
+        for line, handled in reversed(self.tries):
+            for each in handled():
+                if issubclass(error, each):
+                    self.refused = TracingError(
+                        place_of(self.builder.location).says(
+                            f"{error.__name__} may be raised here when the compiled function runs, and the `try` in line {line} "
+                            "cannot catch it then; test for it before, with `if` or np.where, or leave the `try` to the caller"
+                        )
+                    )
+                    raise self.refused
 
     def _constant(self, array: Array) -> Value:
         """An array that the function refers to; one in blocks is put together of its parts."""

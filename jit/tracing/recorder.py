@@ -24,6 +24,8 @@ from hlojit.tracing.donated import DonatedParameters
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow import TracedRuntime, Unroll
 from hlojit.tracing.flow.never import AlwaysRaises
+from hlojit.tracing.flow.refusals import require_silent
+from hlojit.tracing.guards import Guards
 from hlojit.tracing.layouts import contiguous, outer_first, strides_of
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.outcomes import Form, Outcome, Write, form_of
@@ -168,18 +170,24 @@ class Recorder:
 
     def _run(self, operations: Operations, given: Any, static: StaticArguments, unrolled: frozenset[Site]) -> Any:
         """Call the function, rewritten, with what is traced."""
+        require_silent(np.geterr(), "np.seterr")
         outer = Operations.in_work.set(operations)
         states = RandomStates(self.function, static.values)
         try:
             with running(TracedRuntime(operations, unrolled)):
                 result = fork_gate.outside(self._call, given, static)
+            if operations.refused is not None:
+                raise operations.refused
             states.require_unused()
+            self._require_kept(operations)
             return result
         except AlwaysRaises:
             return None
         except RecursionError as error:
             raise TracingError(f"{self.name} recurses without an end while it is traced: {error}") from error
         except Exception as error:
+            if operations.refused is not None and error is not operations.refused:
+                raise operations.refused from None
             if not texts.is_traced(operations, error.args):
                 raise
             # It raises whatever the arguments are, with their values.
@@ -187,6 +195,15 @@ class Recorder:
             return None
         finally:
             Operations.in_work.reset(outer)
+
+    def _require_kept(self, operations: Operations) -> None:
+        """Refuse a function that leaves traced values in variables and objects of outside: they mean nothing there."""
+        for name, value in Guards(self.function).values():
+            if _holds(operations, value) or _holds(operations, _attributes(value)):
+                raise TracingError(
+                    f"{self.name} leaves a traced value in {name!r}, which is there before and after the call; return the value, "
+                    "and store it outside"
+                )
 
     def _call(self, given: Any, static: StaticArguments) -> Any:
         positional, named = given
@@ -237,6 +254,22 @@ class Recorder:
                 "arrays, numbers, and containers of them"
             )
         return operations.value(leaf)
+
+
+def _holds(operations: Operations, value: Any, levels: int = 3) -> bool:
+    """Whether something of this trace is in it, as far as one looks."""
+    if type(value) is Tracer:
+        return value.context is operations
+    if not isinstance(value, (list, tuple, dict, set)) or not levels:
+        return False
+    return any(_holds(operations, each, levels - 1) for each in (value.values() if isinstance(value, dict) else value))
+
+
+def _attributes(value: Any) -> Any:
+    """What an object of the user's keeps."""
+    if type(value).__module__.partition(".")[0] in ("builtins", "hlojit", "numpy"):
+        return ()
+    return getattr(value, "__dict__", ())
 
 
 def _storages(

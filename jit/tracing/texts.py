@@ -191,6 +191,7 @@ def raised(ops: Operations, exception: BaseException) -> None:
             )
     if is_traced(ops, getattr(exception.__cause__, "args", ())):
         raise TracingError("the cause of an exception cannot hold traced values; put them into the exception itself")
+    ops.require_uncaught(type(exception))
     if is_traced(ops, parts):
         ops.checks.add_exception(ops.builder, exception, lambda number: noted(ops, parts, number))
     else:

@@ -313,7 +313,9 @@ def test_random_numbers_of_the_time_of_tracing_are_refused() -> None:
         lambda x, g=generator: x + g.integers(5),
         Sampler().draw,
     ):
-        with pytest.raises(TracingError, match=r"were drawn from .* while the function was traced"):
+        with pytest.raises(
+            TracingError, match=r"(were drawn from .*|draws numbers) while the function (was|is) traced"
+        ):
             hlojit.jit(static_argnames="g")(function)(np.ones(3)) if "g" in str(
                 inspect.signature(function)
             ) else hlojit.jit(function)(np.ones(3))
@@ -376,9 +378,9 @@ def test_attributes_of_the_object_of_a_method_are_read_again(compilations: list[
 
 def test_errors_show_the_users_line() -> None:
     def wrong(x: Any) -> Any:
-        return np.save("file", x)
+        return np.datetime_as_string(x)
 
-    with pytest.raises(TracingError, match="save cannot be compiled"):
+    with pytest.raises(TracingError, match="datetime_as_string cannot be compiled"):
         hlojit.jit(wrong)(np.eye(2))
     module = hlojit.jit(lambda x: np.tanh(x) + 1).lower(np.ones(2))
     assert all("test_decorator.py" in str(each.location) for each in module.walk())
@@ -401,7 +403,8 @@ def test_a_failed_trace_leaves_nothing_behind() -> None:
 
 def test_a_tracer_that_escapes_is_refused() -> None:
     kept: list[Any] = []
-    hlojit.jit(lambda x: kept.append(x) or x)(np.ones(2))
+    with pytest.raises(TracingError, match="leaves a traced value in 'kept'"):
+        hlojit.jit(lambda x: kept.append(x) or x)(np.ones(2))
     with pytest.raises((hlojit.HlojitError, TypeError)):
         hlojit.jit(lambda y: y + kept[0])(np.ones(2))
     with pytest.raises((hlojit.HlojitError, TypeError)):
@@ -480,7 +483,8 @@ def test_recursion_without_an_end() -> None:
 
 def test_a_leaked_traced_array_is_refused() -> None:
     kept: list[Any] = []
-    hlojit.jit(lambda x: kept.append(x) or x)(np.ones(3))
+    with pytest.raises(TracingError, match="leaves a traced value in 'kept'"):
+        hlojit.jit(lambda x: kept.append(x) or x)(np.ones(3))
     [leaked] = kept
     for use in (
         lambda: leaked + 1,

@@ -17,6 +17,7 @@ import numpy as np
 from hlojit.tracing import texts
 from hlojit.tracing.flow import arrays, python_functions, walks
 from hlojit.tracing.flow.mutations import CHANGING, CONTAINERS
+from hlojit.tracing.flow.refusals import refuse, with_errors
 from hlojit.tracing.numpy_source import is_numpys, is_numpys_file
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rewriting import Site, is_library, rewritten, substitute
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 def stand_in(runtime: TracedRuntime, site: Site, function: Any) -> Callable[..., Any]:
     """What is called instead; mostly the function itself."""
+    if not is_numpys_file(site.file):
+        refuse(site, function)
+        if function is np.errstate or function is np.seterr:
+            return with_errors(function)
     try:
         rule = _RULES.get(function)
     except TypeError:

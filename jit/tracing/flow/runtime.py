@@ -136,6 +136,14 @@ class TracedRuntime(PythonRuntime):
             self.require_own(site, value)
         return value
 
+    def enter_try(self, site: Site, handled: Callable[[], Sequence[Any]]) -> None:
+        """What is raised when the function runs cannot be caught there."""
+        self.ops.tries.append((site.line, handled))
+
+    def leave_try(self) -> None:
+        """Behind it all is as before."""
+        self.ops.tries.pop()
+
     def text(self, site: Site, parts: Sequence[Part]) -> Any:
         """Put together when the function runs, if a value in it is traced."""
         return texts.formatted(self.ops, parts)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, final
 
 from hlojit.tracing.rewriting.constructs import Branching, Choosing, Iterating, Looping, ShortCircuit, Variables
@@ -41,6 +42,7 @@ class Hooks:
     """Not in a method of ours: it is about the frame that calls it."""
     undefined: Final = UNDEFINED
     AssertionError: Final = builtins.AssertionError
+    BaseException: Final = builtins.BaseException
 
     def __init__(
         self,
@@ -76,6 +78,16 @@ class Hooks:
     def for_(self, number: int, iterable: Any, variables: Variables) -> Iterating:
         """A ``for``, with its iterable evaluated."""
         return Iterating(current(), self._sites[number], self._names[number], iterable, variables)
+
+    @contextmanager
+    def trying(self, number: int, handled: Callable[[], Sequence[Any]]) -> Iterator[None]:
+        """The body of a ``try`` with ``except`` clauses."""
+        runtime = current().runtime
+        runtime.enter_try(self._sites[number], handled)
+        try:
+            yield
+        finally:
+            runtime.leave_try()
 
     def raises(self, number: int) -> bool:
         """Whether a ``raise`` is Python's."""

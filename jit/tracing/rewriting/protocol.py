@@ -82,6 +82,7 @@ class Kind(enum.Enum):
     AUGMENTED = "augmented assignment"
     ITERABLE = "iterable of a comprehension"
     TEXT = "formatted text"
+    TRY = "try"
 
 
 @final
@@ -220,6 +221,12 @@ class Runtime(Protocol):
 
     def target(self, site: Site, value: Any) -> Any:
         """The object whose item or attribute is assigned or deleted, or what takes the assignment in its place."""
+
+    def enter_try(self, site: Site, handled: Callable[[], Sequence[Any]]) -> None:
+        """The body of a ``try`` begins; ``handled`` gives what its ``except`` clauses name."""
+
+    def leave_try(self) -> None:
+        """It ends."""
 
     def text(self, site: Site, parts: Sequence[Part]) -> Any:
         """What an f-string is."""

@@ -76,6 +76,12 @@ class PythonRuntime:
         """The value itself."""
         return value
 
+    def enter_try(self, site: Site, handled: Callable[[], Sequence[Any]]) -> None:
+        """Nothing to do."""
+
+    def leave_try(self) -> None:
+        """Nothing to do."""
+
     def text(self, site: Site, parts: Sequence[Part]) -> Any:
         """As Python formats it."""
         return "".join(each if isinstance(each, str) else _field(*each) for each in parts)

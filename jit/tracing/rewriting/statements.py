@@ -25,7 +25,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterable
-from typing import Final, final
+from typing import Any, Final, final
 
 from hlojit.tracing.rewriting.expressions import Expressions
 from hlojit.tracing.rewriting.jumps import ITEM, TRIES, Jumps
@@ -346,9 +346,9 @@ class Statements:
         if isinstance(node, TRIES):
             outer = self._expressions.inside
             self._expressions.inside = outer or f"a try statement (line {node.lineno})"
-            found = [self._untaken(node)]
+            found = self._untaken(node)
             self._expressions.inside = outer
-            return found
+            return [self._guarded(found)]
         if isinstance(node, ast.AugAssign):
             return self._augmented(node)
         if isinstance(node, ast.AnnAssign):
@@ -396,7 +396,25 @@ class Statements:
                 setattr(node, part, [self._expressions.visit(each) for each in value])
         return node  # type: ignore[return-value]
 
+    def _guarded(self, statement: ast.stmt) -> ast.stmt:
+        """A ``try`` that tells the runtime which exceptions its handlers catch."""
+        node: Any = statement
+        if node.handlers:
+            kinds: list[ast.expr] = [
+                copy.deepcopy(each.type)
+                if each.type is not None
+                else ast.Attribute(name(HOOKS), "BaseException", ast.Load())
+                for each in node.handlers
+            ]
+            site = self._plan.site(Kind.TRY, node, self._function, self._expressions.inside)
+            handled = at(node, ast.Tuple(kinds, ast.Load()))
+            text = "with H.trying(N, lambda: HANDLED):\n    BODY"
+            node.body = statements(text, node, H=name(HOOKS), N=site, HANDLED=handled, BODY=node.body)
+        return statement
+
     def _untaken_statement(self, node: ast.stmt) -> list[ast.stmt]:
-        if isinstance(node, (ast.If, ast.While, ast.For, ast.With, ast.Match, ast.Assert, *TRIES)):
+        if isinstance(node, TRIES):
+            return [self._guarded(self._untaken(node))]
+        if isinstance(node, (ast.If, ast.While, ast.For, ast.With, ast.Match, ast.Assert)):
             return [self._untaken(node)]
         return self._python(node)
