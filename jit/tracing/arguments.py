@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from hlojit.arrays import Array, NDArray, row_of_now
@@ -54,10 +54,21 @@ def _of_no_subclass(leaf: NDArray) -> NDArray:
     )
 
 
+_ADVICE: Final = {
+    "O": ": its elements are Python objects; convert it to numbers: .astype(float)",
+    "U": ": texts stay outside; pass numbers (names == 'a' are booleans, np.unique(names, return_inverse=True)[1] codes)",
+    "S": ": texts stay outside; pass numbers (names == b'a' are booleans, np.unique(names, return_inverse=True)[1] codes)",
+    "M": ": pass the dates as integers: .astype(np.int64)",
+    "m": ": pass the durations as integers: .astype(np.int64)",
+    "V": ": pass the fields as arrays of their own",
+}
+"""What to write instead, by the kind of the dtype."""
+
+
 def type_of(array: NDArray | Array) -> TensorType:
     if isinstance(array, Array):
         return array.type.with_element_type(row_of_now(array.element_type))
     try:
         return tensor(array.shape, element_type_of(array.dtype))
     except HlojitError as error:
-        raise ArgumentError(str(error)) from None
+        raise ArgumentError(f"{error}{_ADVICE.get(array.dtype.kind, '')}") from None

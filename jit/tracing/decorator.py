@@ -241,6 +241,7 @@ class JittedFunction:
             raise ArgumentError(
                 f"{self._name}: static arguments must be hashable, got "
                 + ", ".join(f"{name}={value!r}" for name, value in values.items())
+                + "; give tuples in the place of lists, and arrays as other arguments"
             ) from None
         return ((), dict(bound.arguments)), static
 

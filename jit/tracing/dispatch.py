@@ -135,7 +135,7 @@ class Dispatch(Operations):
         loop = self._loop_dtypes(ufunc, inputs, dtype, casting)
         values = [self._operand(ufunc, operand, loop[position]) for position, operand in enumerate(inputs)]
         self._require_powers(ufunc, values, inputs)
-        shape = np.broadcast_shapes(*(value.tensor_type.shape for value in values))
+        shape = _common_shape(values)
         made: Any = rule(self, [self.broadcast(value, shape) for value in values])
         results = made if isinstance(made, (list, tuple)) else [made]
         return [
@@ -222,7 +222,7 @@ class Dispatch(Operations):
             self.converted(self.converted(self.value(operand, kind if is_weak else None), kind), loop[position])
             for position, (operand, is_weak) in enumerate(zip(inputs, weak))
         ]
-        shape = np.broadcast_shapes(*(value.tensor_type.shape for value in values))
+        shape = _common_shape(values)
         result = self.converted(rule(self, [self.broadcast(value, shape) for value in values]), loop[-1])
         return self.converted(result, kind) if loop[-1] in (computed, kind) else result
 
@@ -369,3 +369,12 @@ class Dispatch(Operations):
             return key
         found = known.astype(key.dtype, copy=False)
         return found.item() if key.weak is not None else found[()] if key.is_scalar else found
+
+
+def _common_shape(values: Sequence[Value]) -> tuple[int, ...]:
+    shapes = [value.tensor_type.shape for value in values]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        listed = " ".join(map(str, shapes))
+        raise ValueError(f"operands could not be broadcast together with shapes {listed}") from None

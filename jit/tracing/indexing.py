@@ -159,7 +159,7 @@ def _basic(shape: tuple[int, ...], keys: list[Any]) -> Part:
                     f"{key!r} cannot be an index; use integers, slices, None, ... or arrays of integers"
                 ) from None
             if not -extent <= index < extent:
-                raise IndexError(f"index {index} is out of bounds for dimension {dimension} of size {extent}")
+                raise IndexError(f"index {index} is out of bounds for axis {dimension} with size {extent}")
             starts.append(index % extent)
             limits.append(index % extent + 1)
             steps.append(1)

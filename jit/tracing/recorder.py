@@ -15,6 +15,7 @@ from hlojit.ir.environment import tables
 from hlojit.ir.errors import ArgumentError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Function, Module, Value
+from hlojit.ir.types import TensorType
 from hlojit.tracing import texts
 from hlojit.tracing.arguments import type_of
 from hlojit.tracing.callables import name_of, place_of
@@ -122,7 +123,8 @@ class Recorder:
         unrolled: frozenset[Site],
     ) -> Traced:
         leaves, structure = self.flat(dynamic)
-        types = [type_of(array) for array in arrays]
+        names = [name for name, _ in self.named_leaves(dynamic)]
+        types = [_type_of(name, array) for name, array in zip(names, arrays, strict=True)]
         location = place_of(self.function)
         module = Module(self.name, location=location)
         function = Function("main", types, (), location=location)
@@ -137,7 +139,6 @@ class Recorder:
         operations = Dispatch(builder, scopes)
         operations.checks_indices = self.check_indices
         operations.scalar_parameters = numbers_of(self.signature, dynamic, function.body.arguments)
-        names = [name for name, _ in self.named_leaves(dynamic)]
         storages = _storages(function.body.arguments, leaves, names, same)
         tracers = [
             _tracer_of(argument, leaf, storage, operations)
@@ -270,6 +271,13 @@ def _attributes(value: Any) -> Any:
     if type(value).__module__.partition(".")[0] in ("builtins", "hlojit", "numpy"):
         return ()
     return getattr(value, "__dict__", ())
+
+
+def _type_of(name: str, array: NDArray | Array) -> TensorType:
+    try:
+        return type_of(array)
+    except ArgumentError as error:
+        raise ArgumentError(f"argument {name}: {error}") from None
 
 
 def _storages(

@@ -68,7 +68,12 @@ CASES: list[tuple[Callable[..., Any], tuple[Any, ...], type[BaseException], str]
     (index, (X, 5), IndexError, "return x[i] : an index is out of bounds"),
     (divided, (0,), ZeroDivisionError, "return 7 // n : integer division or modulo by zero"),
     (masked, (X,), hlojit.HlojitError, "return x[x > 0].reshape(2, -1) : <traced array of shape (at most"),
-    (other_shapes, (X,), ValueError, "return x + np.ones(4) : shape mismatch"),
+    (
+        other_shapes,
+        (X,),
+        ValueError,
+        "return x + np.ones(4) : operands could not be broadcast together with shapes (3,) (4,)",
+    ),
     (cast_in_place, (X,), np._core._exceptions._UFuncOutputCastingError, "k += x : Cannot cast"),  # type: ignore[attr-defined]
     (no_such_axis, (X,), np.exceptions.AxisError, "return x.sum(axis=3) : axis 3 is out of bounds"),
     (no_such_attribute, (X,), AttributeError, "return x.foo : 'numpy.ndarray' object has no attribute 'foo'"),
@@ -163,7 +168,7 @@ def test_causes_of_the_users_stay() -> None:
 IN_A_NOTEBOOK = [
     ("return x[x > 0].reshape(2, -1)", "its length depends on values"),
     ("return x[np.argmax(x) + 1]", "out of bounds"),
-    ("return x + np.ones(4)", "shape mismatch"),
+    ("return x + np.ones(4)", "could not be broadcast together"),
     ("if x[0] < 1:\n        raise ValueError('mine')\n    return x", "mine"),
     ("return np.partition(x, 1)", "cannot be compiled"),
 ]

@@ -51,6 +51,10 @@ def taken_up(ops: Operations, array: Any) -> Any:
 def _makes(function: Any) -> Callable[..., Any]:
     def call(ops: Operations, *arguments: Any, **named: Any) -> Any:
         if holds_tracers(*arguments, *named.values()):
+            for each in arguments if function is np.arange else ():
+                if type(each) is Tracer and ops.known(each) is None:
+                    # Raises: how many there are is not known.
+                    operator.index(each)
             # NumPy hands most of them to the program; lengths and shapes ask for numbers.
             return function(*arguments, **named)
         return made(ops, function, *arguments, **named)
@@ -77,11 +81,9 @@ def _filled(function: Any, number: int) -> Callable[..., Any]:
 
 
 def _shape(shape: Any) -> Any:
-    for each in shape if isinstance(shape, (list, tuple)) else (shape,):
-        if type(each) is Tracer:
-            # Raises what says that a number is needed here.
-            operator.index(each)
-    return tuple(shape) if isinstance(shape, (list, tuple)) else shape
+    if isinstance(shape, (list, tuple)):
+        return tuple(map(_shape, shape))
+    return operator.index(shape) if type(shape) is Tracer else shape
 
 
 RULES[np.zeros] = _filled(np.zeros, 0)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from hlojit.tracing import texts
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow import arrays, python_functions, walks
 from hlojit.tracing.flow.mutations import CHANGING, CONTAINERS
 from hlojit.tracing.flow.refusals import refuse, with_errors
@@ -126,6 +127,14 @@ def _reversed(ops: Operations, value: Any) -> Any:
     return walks.backwards(value)
 
 
+def _sorted(ops: Operations, iterable: Any, /, **named: Any) -> list[Any]:
+    if type(iterable) is not Tracer:
+        iterable = list(iterable)
+    if texts.is_traced(ops, iterable):
+        raise TracingError("sorted() asks for numbers that are known only when the compiled function runs; use np.sort")
+    return sorted(iterable, **named)
+
+
 def _type(ops: Operations, *arguments: Any, **named: Any) -> Any:
     """``type(x) is np.ndarray`` answers as ``isinstance`` does."""
     if len(arguments) == 1 and not named and type(arguments[0]) in (Tracer, Selected, texts.Text):
@@ -161,6 +170,7 @@ def _method_of_text(ops: Operations, function: Any, *arguments: Any, **named: An
 
 _RULES: Final[dict[Any, Callable[..., Any]]] = {
     builtins.type: _type,
+    builtins.sorted: _sorted,
     builtins.str: _str,
     builtins.repr: _repr,
     builtins.format: _format,

@@ -25,6 +25,10 @@ _CONDITIONS: Final = frozenset(
 )
 
 
+DEEPEST: Final = 40
+"""Calls of one function inside of each other, in as many branches."""
+
+
 class Unroll(BaseException):
     """A loop cannot be compiled as one: the function is traced again, with its rounds one by one."""
 
@@ -42,6 +46,8 @@ class TracedRuntime(PythonRuntime):
         """Loops whose rounds are traced one by one."""
         self.regions: list[Region] = []
         """The regions that are recorded for constructs, innermost last."""
+        self.calls: list[FunctionInfo] = []
+        """The functions that are running, innermost last."""
 
     # ------------------------------------------------------------- what is traced
 
@@ -193,5 +199,15 @@ class TracedRuntime(PythonRuntime):
         """What goes on to no effect."""
         return NEVER
 
+    def enter(self, function: FunctionInfo) -> None:
+        """Refuses recursion whose depth is traced: each call would be in a branch of the one before, without an end."""
+        self.calls.append(function)
+        if len(self.regions) >= DEEPEST and self.calls.count(function) >= DEEPEST:
+            raise TracingError(
+                f"{function.name} calls itself as often as a traced value says; write a loop, or make that argument static "
+                "(static_argnames)"
+            )
+
     def leave(self, function: FunctionInfo, error: BaseException | None) -> None:
-        """Nothing to do."""
+        """It is another one's turn."""
+        self.calls.pop()
