@@ -197,7 +197,10 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         known = self._known()
         if known is not None:
             return operator.index(known)
-        self._no_value("a number of elements, steps or positions", "make the argument static (static_argnames)")
+        self._no_value(
+            "a number of elements, steps or positions",
+            "make the argument static (static_argnames), or compute the number outside and pass it",
+        )
 
     def __float__(self) -> float:
         known = self._known()
@@ -231,7 +234,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         known = self._known()
         if known is not None:
             return hash(known)
-        self._no_value("a key of a dictionary or set", "make the argument static")
+        self._no_value("a key of a dictionary or set", "make the argument static, or use arrays (np.bincount counts)")
 
     def __getattr__(self, name: str) -> NoReturn:
         kind = self.__class__
@@ -263,6 +266,9 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         if self.is_scalar:
             raise TypeError(f"{self.__class__.__name__!r} object does not support item assignment")
         self.context.set_item(self, key, value)
+
+    def __delitem__(self, key: Any) -> NoReturn:
+        raise ValueError("cannot delete array elements")
 
     # ----------------------------------------------------------------- methods
 
