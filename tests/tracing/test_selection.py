@@ -263,6 +263,7 @@ def test_masks_that_do_not_fit() -> None:
     compare(lambda x, a: a[x > 0], (X, A))
     compare(lambda x: x[x > 100][0], (X,))
     compare(lambda x: x[x > 0][x > 0], (X,))
+    compare(lambda a, m: a[m, [0, 1, 2]], (A, A[:, 0] > 0), (A, np.arange(12) < 3), (A, np.arange(12) < 1))
 
 
 def test_what_is_not_selected_raises_nothing() -> None:
@@ -360,3 +361,11 @@ def test_nothing_is_moved_where_elements_are_reduced_or_written() -> None:
 
     text = str(hlojit.jit(moved).lower(X, Y))
     assert not any(op in text for op in ("scatter", "gather", "sort", "while"))
+
+
+def test_masks_of_several_dimensions_beside_slices_without_elements() -> None:
+    def picked(a: Any, m: Any) -> Any:
+        a[m, 2:2] += 1
+        return a[m, 3:], a[..., 3:][m], a.T[3:, m.T], a[m][:, None]
+
+    compare(picked, (RNG.normal(size=(2, 3, 3)), np.array([[True, False, True], [False, False, True]])))

@@ -7,7 +7,7 @@ elements are brought in front, and the call raises where they are not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from hlojit.tracing.operations import Operations
@@ -15,7 +15,12 @@ from hlojit.tracing.selection.extents import Extent, unchecked
 from hlojit.tracing.selection.selected import Extents, Selected
 from hlojit.tracing.tracer import Tracer
 
-_MISFIT = "operands could not be broadcast together: arrays of different lengths"
+Misfit = tuple[type[Exception], str]
+"""What is raised where lengths differ."""
+_OPERANDS: Final[Misfit] = (ValueError, "operands could not be broadcast together: arrays of different lengths")
+INDICES: Final[Misfit] = (
+    IndexError, "shape mismatch: indexing arrays could not be broadcast together: arrays of different lengths"
+)  # fmt: skip
 
 
 def repacked(operand: Selected, dimension: int) -> Selected:
@@ -77,13 +82,13 @@ def wrapped(made: Any, extents: Extents) -> Any:
     return Selected(made, extents) if any(each is not None for each in extents) else made
 
 
-def aligned(ops: Operations, operands: Sequence[Any]) -> tuple[list[Any], Extents]:
+def aligned(ops: Operations, operands: Sequence[Any], misfit: Misfit = _OPERANDS) -> tuple[list[Any], Extents]:
     """Arrays that broadcast as they are, and the extents of what comes of them."""
     rank = max(np.ndim(each) if not isinstance(each, Selected) else each.ndim for each in operands)
     given = [each if isinstance(each, Selected) or _rank(each) == 0 else _plain(ops, each) for each in operands]
     extents: list[Extent | None] = []
     for back in range(rank, 0, -1):
-        given, extent = _aligned_dimension(ops, given, back)
+        given, extent = _aligned_dimension(ops, given, back, misfit)
         extents.append(extent)
     return [each.elements if isinstance(each, Selected) else each for each in given], tuple(extents)
 
@@ -97,7 +102,7 @@ def _plain(ops: Operations, operand: Any) -> Selected:
     return Selected(own, (None,) * own.ndim)
 
 
-def _aligned_dimension(ops: Operations, given: list[Any], back: int) -> tuple[list[Any], Extent | None]:
+def _aligned_dimension(ops: Operations, given: list[Any], back: int, misfit: Misfit) -> tuple[list[Any], Extent | None]:
     """Fit the dimension that is ``back`` from the end."""
     own = [each for each in given if _reaches(each, back)]
     found = list(dict.fromkeys(e for each in own if (e := each.extents[each.ndim - back]) is not None))
@@ -107,9 +112,9 @@ def _aligned_dimension(ops: Operations, given: list[Any], back: int) -> tuple[li
     if sizes:
         (size, *others) = sizes
         if others:
-            raise ValueError(_MISFIT)
-        return [_of_size(ops, each, back, size) if _reaches(each, back) else each for each in given], None
-    count = _common_count(ops, [each.count for each in found])
+            raise misfit[0](misfit[1])
+        return [_of_size(ops, each, back, size, misfit) if _reaches(each, back) else each for each in given], None
+    count = _common_count(ops, [each.count for each in found], misfit)
     capacity = max(each.capacity for each in found)
     extent = Extent.of_count(ops, count, capacity)
     return [_spread(each, back, extent) if _reaches(each, back) else each for each in given], extent
@@ -119,26 +124,26 @@ def _reaches(operand: Any, back: int) -> bool:
     return isinstance(operand, Selected) and operand.ndim >= back
 
 
-def _common_count(ops: Operations, counts: Sequence[Tracer]) -> Tracer:
+def _common_count(ops: Operations, counts: Sequence[Tracer], misfit: Misfit) -> Tracer:
     """The one length that is not 1."""
     found: Any = counts[0]
     for each in counts[1:]:
         differs = np.logical_and(
             np.not_equal(found, each), np.logical_and(np.not_equal(found, 1), np.not_equal(each, 1))
         )
-        ops.check(differs.value, ValueError, _MISFIT)
+        ops.check(differs.value, *misfit)
         found = np.where(np.equal(found, 1), each, found)[()]
     return ops.tracer(found)
 
 
-def _of_size(ops: Operations, operand: Selected, back: int, size: int) -> Selected:
+def _of_size(ops: Operations, operand: Selected, back: int, size: int, misfit: Misfit) -> Selected:
     """An array whose length must be one that is known, or 1."""
     dimension = operand.ndim - back
     extent = operand.extents[dimension]
     if extent is None:
         return operand
     bad: Any = np.logical_and(np.not_equal(extent.count, size), np.not_equal(extent.count, 1))
-    ops.check(bad.value, ValueError, _MISFIT)
+    ops.check(bad.value, *misfit)
     return _at_ranks(operand, dimension, np.arange(size), None)
 
 
@@ -185,7 +190,7 @@ def _fitted_dimension(
             raise ValueError(f"{misfit}: {here} into {size}")
         return given
     if wanted is None:
-        return _of_size(ops, given, back, size)
+        return _of_size(ops, given, back, size, (ValueError, misfit))
     count = here if own is None else own.count
     differs: Any = np.not_equal(wanted.count, count)
     if own is not None:

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.selection.aligned import aligned, mask_of, taken
+from hlojit.tracing.selection.aligned import INDICES, aligned, mask_of, taken
 from hlojit.tracing.selection.extents import Extent
 from hlojit.tracing.selection.selected import Selected
 from hlojit.tracing.tracer import Tracer
@@ -149,7 +149,7 @@ def index_arrays(
     where what they name counts (None: everywhere).
     """
     places = [number for number, each in enumerate(keys) if not isinstance(each, slice)]
-    own, found = aligned(ops, [keys[number] for number in places])
+    own, found = aligned(ops, [keys[number] for number in places], INDICES)
     common = np.broadcast_shapes(*(np.shape(each) for each in own))
     counts = mask_of(Selected(ops.wrap(ops.full(0, np.dtype(np.int64), common)), found), range(len(found)))
     made = list(keys)

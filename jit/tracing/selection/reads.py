@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -171,7 +172,9 @@ def _by_mask(ops: Operations, operand: Selected, keys: list[Any]) -> Any:
     elements: Any = operand.elements[tuple(basic)]
     before = sum(1 for each in keys[:number] if each is None or isinstance(each, slice))
     shape = elements.shape
-    elements = elements.reshape((*shape[:before], -1, *shape[before + count :])) if count != 1 else elements
+    if count != 1:
+        covered_size = math.prod(shape[before : before + count])
+        elements = elements.reshape((*shape[:before], covered_size, *shape[before + count :]))
     extents = [*_kept(operand, keys[:number], 0), Extent.of_mask(ops, ops.tracer(truths).reshape(-1))]
     extents += _kept(operand, keys[number + 1 :], dimension + count)
     if place.position == 0 and before:
