@@ -58,6 +58,8 @@ class AliasAnalysis:
         """Roots that are read inside a construct which does not define them."""
         self._roots: dict[Value, Value] = {}
         self._last_use: dict[Value, int] = {}
+        self._inner_use: dict[tuple[Value, Block], int] = {}
+        """Last position in a region at which the memory of a value of outside is read."""
         self._find_roots(body)
         self._find_uses(body)
 
@@ -79,9 +81,15 @@ class AliasAnalysis:
     # ------------------------------------------------------------- questions
 
     def updated_operand(self, root: Value) -> Value | None:
-        """The value in whose memory ``root`` is made, if the producer is an update and its last reader."""
+        """The value in whose memory ``root`` is made, if the producer is an update, or a loop, and its last reader."""
         producer = root.producer
-        if producer is None or isinstance(producer.op.lowering, Structural) or not root.tensor_type.size:
+        if producer is None or not root.tensor_type.size:
+            return None
+        if producer.op.host_role == "loop":
+            first = self.root(producer.operands[root.index])
+            reads = sum(self.root(operand) is first for operand in producer.operands)
+            return first if reads == 1 and self.dies_at(first, producer) else None
+        if isinstance(producer.op.lowering, Structural):
             return None
         code = self.kernel(producer)
         numbers = [operand for operand, result in code.in_place if result == root.index]
@@ -101,20 +109,28 @@ class AliasAnalysis:
         )
 
     def may_write_over(self, argument: Value, value: Value, body: Block) -> bool:
-        """Whether ``value`` may be computed in the memory of ``argument``, a block's: nothing reads the old one later."""
+        """Whether ``value`` may be computed in the memory of ``argument``: nothing in ``body`` reads the old one later.
+
+        ``argument`` is an argument of the block, or of one around it that hands it to this branch.
+        """
         root = self.root(value)
         producer = root.producer
         if producer is None or producer.block is not body or self.root(argument) is not argument:
             return False
-        last = self.last_use(argument)
+        last = self.last_use(argument) if home(argument) is body else self._inner_use.get((argument, body), -1)
         if last < self.order.begin[producer]:
             return True
         if last > self.order.end[producer]:
             return False
         reads = [k for k, operand in enumerate(producer.operands) if self.root(operand) is argument]
+        if producer.op.host_role == "branch":
+            ends = [(region.returned[root.index], region) for region in producer.regions]
+            return not reads and all(
+                self.root(end) is argument or self.may_write_over(argument, end, region) for end, region in ends
+            )
         if has_host_regions(producer):
-            looped = producer.op.host_role == "loop" and argument not in self.captured
-            return looped and reads == [root.index]
+            captured = any((argument, region) in self._inner_use for region in producer.regions)
+            return producer.op.host_role == "loop" and not captured and reads == [root.index]
         if isinstance(producer.op.lowering, Structural):
             return False
         pairs = self.kernel(producer).in_place
@@ -149,12 +165,14 @@ class AliasAnalysis:
     def _use(self, operand: Value, user: Instruction, enclosing: tuple[Instruction, ...]) -> None:
         root = self.root(operand)
         position = self.order.end[user]
-        block = home(root)
+        block, inner = home(root), user.block
         # From the innermost construct outward, until the one whose region defines the value.
         for construct in reversed(enclosing):
             if any(region is block for region in construct.regions):
                 break
-            position = self.order.end[_end_of(construct)]
+            assert inner is not None
+            self._inner_use[root, inner] = max(position, self._inner_use.get((root, inner), -1))
+            position, inner = self.order.end[_end_of(construct)], construct.block
             self.captured.add(root)
         if position > self._last_use.get(root, -1):
             self._last_use[root] = position

@@ -61,6 +61,8 @@ class CopyInsertion:
         self.placement = Placement()
         self.wanted: dict[Value, Buffer] = {}
         """Where roots are to be made that have not been placed yet."""
+        self._over: dict[Value, Value] = {}
+        """Results of branches that are made in the memory of an argument of a block around them."""
         self._reserved: set[Buffer] = set()
         self._sharers: dict[Buffer, list[Value]] = {}
         self._kept: set[Value] = set()
@@ -174,6 +176,8 @@ class CopyInsertion:
         while root.producer is not None and root.producer.block is block and root not in self.wanted:
             self.wanted[root] = buffer
             self._reserved.add(buffer)
+            if argument is not None:
+                self._over[root] = argument
             updated = self.aliases.updated_operand(root)
             if updated is None or (argument is not None and not self._can_be_made_in(argument, updated, block)):
                 return
@@ -309,16 +313,17 @@ class CopyInsertion:
     def _branch(self, instruction: Instruction) -> None:
         results = [self._result_buffer(result) for result in instruction.results]
         self.placement.buffers.update(zip(instruction.results, results))
+        over = [self._over.get(result) for result in instruction.results]
         for region in reversed(instruction.regions):
             self._do(
-                partial(self._enter_case, region, results),
+                partial(self._enter_case, region, results, over),
                 self._block(region),
                 partial(self._leave_case, region, results),
             )
 
-    def _enter_case(self, region: Block, results: Sequence[Buffer]) -> None:
-        for value, target in zip(region.returned, results):
-            self._want(value, target, region)
+    def _enter_case(self, region: Block, results: Sequence[Buffer], over: Sequence[Value | None]) -> None:
+        for value, target, argument in zip(region.returned, results, over):
+            self._want(value, target, region, argument)
 
     def _leave_case(self, region: Block, results: Sequence[Buffer]) -> None:
         for value, target in zip(region.returned, results):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from dataclasses import dataclass
 from typing import Any
@@ -229,13 +230,19 @@ def _wrapped_index(ops: Operations, key: Any, extent: int, dimension: int) -> Tr
     b = ops.builder
     shape = wide.tensor_type.shape
     zero, size = (ops.full(number, np.dtype(np.int64), shape) for number in (0, extent))
-    wrapped = b.select(b.compare(wide, zero, "LT"), b.add(wide, size), wide)
-    if ops.checks_indices:
-        below, above = b.compare(wrapped, zero, "LT"), b.compare(wrapped, size, "GE")
-        if key.dtype == np.uint64:
-            below = b.create("or", [below, b.compare(wide, zero, "LT")]).result
-        bad = b.create("or", [below, above]).result
+    least, most = ops.ranges.of(wide)
+    wrapped = wide if least >= 0 else b.select(b.compare(wide, zero, "LT"), b.add(wide, size), wide)
+    wrong = []
+    if ops.checks_indices and least < -extent:
+        wrong.append(b.compare(wrapped, zero, "LT"))
+    if ops.checks_indices and most >= extent:
+        wrong.append(b.compare(wrapped, size, "GE"))
+    if ops.checks_indices and key.dtype == np.uint64:
+        wrong.append(b.compare(wide, zero, "LT"))
+    if wrong:
+        bad = functools.reduce(lambda x, y: b.create("or", [x, y]).result, wrong)
         ops.check(bad, IndexError, f"an index is out of bounds for axis {dimension} with size {extent}")
+        ops.ranges.note(wide, max(least, -extent), min(most, extent - 1))
     return ops.wrap(wrapped)
 
 

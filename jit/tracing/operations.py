@@ -24,6 +24,7 @@ from hlojit.tracing.kinds import as_kind, common_kind, compute_dtype, element_of
 from hlojit.tracing.known import Known
 from hlojit.tracing.layouts import Strides, compact, contiguous, of_elementwise_result, strides_of
 from hlojit.tracing.places import user_frame
+from hlojit.tracing.ranges import Ranges, fits
 from hlojit.tracing.scopes import Scopes
 from hlojit.tracing.specializing import parameters_behind
 from hlojit.tracing.steps import Bits
@@ -61,6 +62,7 @@ class Operations:
         self.checks = Checks()
         self.frames: list[Frame] = []
         """The regions that are recorded, innermost last."""
+        self.ranges = Ranges(self.frames)
         self.checks_indices = True
         """Whether indices out of bounds raise when the function runs."""
         self.carries = False
@@ -142,6 +144,8 @@ class Operations:
 
     def _require_fit(self, value: Value, kind: np.dtype[Any]) -> None:
         limits, b = np.iinfo(kind), self.builder
+        if fits(self.ranges.of(value), (int(limits.min), int(limits.max))):
+            return
         bad = b.compare(value, self.full(max(limits.min, -(2**63)), np.dtype(np.int64)), "LT")
         if limits.max < 2**63 - 1:
             above = b.compare(value, self.full(limits.max, np.dtype(np.int64)), "GT")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from hlojit.ir.graph import Value
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.ranges import INT64, Range, fits, of_difference, of_product, of_quotient, of_sum
 from hlojit.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -65,43 +66,72 @@ def _zero(ops: Operations, kind: type) -> Value:
 
 
 def _require_divisor(ops: Operations, kind: type, divisor: Value, message: str) -> None:
+    if kind is int and not fits((0, 0), ops.ranges.of(divisor)):
+        return
     ops.check(ops.builder.compare(divisor, _zero(ops, kind), "EQ"), ZeroDivisionError, message)
 
 
 _TOO_LARGE = "a Python integer of more than 64 bits: compiled functions compute with 64; use a float"
 
 
+def _fitting(ops: Operations, result: Value, range: Range, bad: Callable[[], Value]) -> Value:
+    """An integer that would lie in a range if integers had no end; what is bad of it is checked where it may not fit."""
+    if not fits(range):
+        ops.check(bad(), OverflowError, _TOO_LARGE)
+    ops.ranges.note(result, max(range[0], INT64[0]), min(range[1], INT64[1]))
+    return result
+
+
+def _both_negative(ops: Operations, x: Value, y: Value) -> Value:
+    return ops.builder.compare(ops.builder.create("and", [x, y]).result, _zero(ops, int), "LT")
+
+
 def _add(ops: Operations, kind: type, x: Value, y: Value) -> Value:
     b = ops.builder
+    if kind is not int:
+        return b.add(x, y)
+    for one, other in ((x, y), (y, x)):
+        if ops.ranges.known(one) == 0:
+            return other
     result = b.add(x, y)
-    if kind is int:
+
+    def bad() -> Value:
         # Operands of one sign, and a result of the other.
-        both = b.create("and", [b.create("xor", [x, result]).result, b.create("xor", [y, result]).result]).result
-        ops.check(b.compare(both, _zero(ops, int), "LT"), OverflowError, _TOO_LARGE)
-    return result
+        return _both_negative(ops, b.create("xor", [x, result]).result, b.create("xor", [y, result]).result)
+
+    return _fitting(ops, result, of_sum(ops.ranges.of(x), ops.ranges.of(y)), bad)
 
 
 def _subtract(ops: Operations, kind: type, x: Value, y: Value) -> Value:
     b = ops.builder
+    if kind is int and ops.ranges.known(y) == 0:
+        return x
     result = b.subtract(x, y)
-    if kind is int:
-        both = b.create("and", [b.create("xor", [x, y]).result, b.create("xor", [x, result]).result]).result
-        ops.check(b.compare(both, _zero(ops, int), "LT"), OverflowError, _TOO_LARGE)
-    return result
+    if kind is not int:
+        return result
+
+    def bad() -> Value:
+        return _both_negative(ops, b.create("xor", [x, y]).result, b.create("xor", [x, result]).result)
+
+    return _fitting(ops, result, of_difference(ops.ranges.of(x), ops.ranges.of(y)), bad)
 
 
 def _multiply(ops: Operations, kind: type, x: Value, y: Value) -> Value:
     b = ops.builder
+    if kind is not int:
+        return b.multiply(x, y)
+    for one, other in ((x, y), (y, x)):
+        if ops.ranges.known(one) == 1:
+            return other
     result = b.multiply(x, y)
-    if kind is int:
-        one, zero = ops.full(1, _INT64), _zero(ops, int)
-        nonzero = b.compare(x, zero, "NE")
-        back = b.compare(b.divide(result, b.select(nonzero, x, one)), y, "NE")
-        minus = b.compare(x, ops.full(-1, _INT64), "EQ")
-        least = b.create("and", [minus, b.compare(y, ops.full(-(2**63), _INT64), "EQ")]).result
-        bad = b.create("or", [b.create("and", [nonzero, back]).result, least]).result
-        ops.check(bad, OverflowError, _TOO_LARGE)
-    return result
+
+    def bad() -> Value:
+        # The upper half is the sign of the lower one.
+        upper = b.create("chlo.mulhi", [x, y]).result
+        sign = b.create("shift_right_arithmetic", [result, ops.full(63, _INT64)]).result
+        return b.compare(upper, sign, "NE")
+
+    return _fitting(ops, result, of_product(ops.ranges.of(x), ops.ranges.of(y)), bad)
 
 
 def _divide(ops: Operations, kind: type, x: Value, y: Value) -> Value:
@@ -114,8 +144,18 @@ def _by_ufunc(ufunc: np.ufunc, message: str) -> Callable[..., Value]:
 
     def rule(ops: Operations, kind: type, x: Value, y: Value) -> Value:
         _require_divisor(ops, kind, y, message)
-        return ops.value(ufunc(ops.wrap(x), ops.wrap(y)))
+        dividend, divisor = ops.ranges.of(x), ops.ranges.of(y)
+        if kind is not int or divisor[0] < 1:
+            return ops.value(ufunc(ops.wrap(x), ops.wrap(y)))
+        if dividend[0] < 0:
+            result = ops.value(ufunc(ops.wrap(x), ops.wrap(y)))
+        else:
+            # Of what is not negative the machine's division is Python's.
+            result = ops.builder.create("divide" if is_quotient else "remainder", [x, y]).result
+        ops.ranges.note(result, *(of_quotient(dividend, divisor) if is_quotient else (0, divisor[1] - 1)))
+        return result
 
+    is_quotient = ufunc is np.floor_divide
     return rule
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import hlojit
@@ -118,6 +119,98 @@ def test_states_that_change_places(name: str, size: int) -> None:
     compiled(lambda *s: jax.lax.fori_loop(0, 5, lambda i, t: step(t), s), *states)
     # One value in all places when the loop begins.
     compiled(lambda x: jax.lax.fori_loop(0, 3, lambda i, t: step(t), (x * 2,) * 3), states[0])
+
+
+BRANCHES: dict[str, Callable[[Any, Any], Any]] = {
+    "update_or_nothing": lambda i, x: jax.lax.cond(x[i] > 0.5, lambda: x.at[i].add(-0.25), lambda: x),
+    "two_updates": lambda i, x: jax.lax.cond(x[i] > 0.5, lambda: x.at[i].set(x[i + 1]), lambda: x.at[i + 1].set(x[i])),
+    "updates_in_a_chain": lambda i, x: jax.lax.cond(
+        x[i] > 0.5, lambda: x.at[i].set(0.0).at[i + 1].add(1.0), lambda: x.at[i].set(x[0]).at[0].set(x[i])
+    ),
+    "switch_within_a_branch": lambda i, x: jax.lax.cond(
+        x[i] > 0.5,
+        lambda: jax.lax.switch(i % 3, [lambda: x.at[i].set(2.0), lambda: x, lambda: x.at[0].set(x[i])]),
+        lambda: x,
+    ),
+    "loop_within_a_branch": lambda i, x: jax.lax.cond(
+        x[i] > 0.5, lambda: jax.lax.fori_loop(0, 3, lambda k, y: y.at[k].add(y[k + i]), x), lambda: x
+    ),
+    "elementwise": lambda i, x: jax.lax.cond(x[i] > 0.5, lambda: x * 0.5, lambda: x + 0.25),
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_branches_update_a_state_where_it_lies(name: str) -> None:
+    step = BRANCHES[name]
+    program = compiled(lambda x: jax.lax.fori_loop(0, 20, step, x), VECTOR)
+    loop = next(step for step in program.walk() if isinstance(step, Loop))
+    inner = Program.walk(replace(program, steps=(loop,)))
+    assert copies(list(inner)) == []
+
+
+KEPT: dict[str, Callable[[Any, Any], Any]] = {
+    "read_behind_the_branch": lambda i, s: (
+        jax.lax.cond(i % 2 > 0, lambda: s[0].at[i].set(9.0), lambda: s[0]),
+        s[1] + s[0],
+    ),
+    "read_behind_the_update": lambda i, s: jax.lax.cond(
+        i % 2 > 0, lambda: (s[0].at[i].set(9.0), s[0] * 2 + s[1]), lambda: (s[0], s[1])
+    ),
+    "returned_twice": lambda i, s: jax.lax.cond(
+        i % 2 > 0, lambda: (s[0].at[i].set(9.0), s[0]), lambda: (s[0] + s[1], s[1].at[i].set(s[0][i]))
+    ),
+    "exchanged": lambda i, s: jax.lax.cond(i % 2 > 0, lambda: (s[1].at[i].set(9.0), s[0]), lambda: (s[1], s[0])),
+    "of_the_other": lambda i, s: jax.lax.cond(
+        i % 2 > 0, lambda: (s[1].at[i].set(9.0), s[1]), lambda: (s[0].at[i].add(s[1][i + 1]), s[1])
+    ),
+    "read_by_an_inner_loop": lambda i, s: jax.lax.cond(
+        i % 2 > 0,
+        lambda: (jax.lax.fori_loop(0, 3, lambda k, y: y.at[k].add(s[0][k + i]), s[0]), s[1]),
+        lambda: s,
+    ),
+    "in_another_order": lambda i, s: jax.lax.cond(i % 2 > 0, lambda: (s[0][::-1], s[1]), lambda: (s[0] + 1, s[1])),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_a_branch_still_reads_is_not_overwritten(name: str) -> None:
+    step = KEPT[name]
+    compiled(lambda x, y: jax.lax.fori_loop(0, 7, step, (x, y)), VECTOR, VECTOR[::-1].copy())
+    compiled(lambda x: jax.lax.fori_loop(0, 4, step, (x, x)), VECTOR)
+
+
+def random_step(generator: np.random.Generator, depth: int) -> Callable[[Any, Any], Any]:
+    """A function of a number and two vectors that updates, exchanges, branches and loops."""
+    kind = generator.choice(["update", "add", "swap", "mix", "both", "branch", "branch", "loop", "chain", "chain"])
+    one, other = (int(each) for each in generator.permutation(2))
+    place, shift = (int(each) for each in generator.integers(0, 5, 2))
+
+    def with_one(s: Any, made: Any) -> Any:
+        return (made, s[1]) if one == 0 else (s[0], made)
+
+    if kind == "update" or (depth == 0 and kind in ("branch", "loop", "chain")):
+        return lambda i, s: with_one(s, s[one].at[i + place].set(s[other][i + shift] * 0.5))
+    if kind == "add":
+        return lambda i, s: with_one(s, s[one] + 0.25)
+    if kind == "swap":
+        return lambda i, s: (s[1], s[0])
+    if kind == "mix":
+        return lambda i, s: with_one(s, s[one] * 0.5 + s[other])
+    if kind == "both":
+        return lambda i, s: (s[one], s[one])
+    first, second = random_step(generator, depth - 1), random_step(generator, depth - 1)
+    if kind == "branch":
+        return lambda i, s: jax.lax.cond(s[one][place] > s[other][shift], lambda: first(i, s), lambda: second(i, s))
+    if kind == "loop":
+        return lambda i, s: jax.lax.fori_loop(0, 2, lambda k, t: first(k, t), s)
+    return lambda i, s: second(i, first(i, s))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_branches_in_loops(seed: int) -> None:
+    step = random_step(np.random.default_rng(seed), 4)
+    x = np.random.default_rng(seed).normal(size=300).astype("f4")
+    compiled(lambda x, y: jax.lax.fori_loop(0, 5, step, (x, y)), x, x[::-1].copy())
 
 
 def invariant_text(tail: str) -> str:

@@ -68,7 +68,7 @@ def _traced(
     loop, condition = _counted(runtime, site, walk, 0, state)
     del state
     try:
-        return (yield from loop.run(condition, _step(runtime, site, walk), settle=True))
+        return (yield from loop.run(condition, _step(runtime, site, walk, 0), settle=True))
     except Exception as error:
         parameters = runtime.ops.parameters_behind(count)
         if parameters:
@@ -89,7 +89,7 @@ def _known(runtime: TracedRuntime, site: Site, walk: Walk, state: State) -> Gene
             checks = len(runtime.ops.checks.made)
             rest = walk.count - position
             try:
-                step = _step(runtime, site, walk)
+                step = _step(runtime, site, walk, position)
                 settle = is_traced or position >= _PEELED
                 return (yield from loop.run(condition, step, settle=settle, large=0 if is_traced else LARGE // rest))
             except Unsettled as found:
@@ -108,13 +108,14 @@ def _counted(runtime: TracedRuntime, site: Site, walk: Walk, position: int, stat
     return Loop(runtime, site, state, [first]), _goes_on(runtime, site, first, count, _flag(site, state))
 
 
-def _step(runtime: TracedRuntime, site: Site, walk: Walk) -> Any:
+def _step(runtime: TracedRuntime, site: Site, walk: Walk, first: int) -> Any:
     def step(state: State, extras: Sequence[Value]) -> Steps:
         ops, (number,) = runtime.ops, extras
+        count = ops.value(walk.count, np.dtype(np.int64))
+        ops.ranges.note(number, first, ops.ranges.of(count)[1] - 1)
         item = walk.at(Tracer(ops.wrap(number).window, ops, weak=int))
         after = yield RunBody(state, item)
         following = ops.builder.add(number, ops.full(1, np.dtype(np.int64)))
-        count = ops.value(walk.count, np.dtype(np.int64))
         return _goes_on(runtime, site, following, count, _flag(site, after)), after, [following]
 
     return step
