@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
-from hlojit.ir.blocks import Block
+from hlojit.ir.blocks import Block, clone_instruction
 from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
@@ -52,8 +52,12 @@ class Unsettled(Exception):
 class Loop:
     """One loop: finds out what it carries, records its body for that, and makes the instruction."""
 
-    def __init__(self, runtime: TracedRuntime, site: Site, state: State, extras: Sequence[Value]):
+    def __init__(
+        self, runtime: TracedRuntime, site: Site, state: State, extras: Sequence[Value], count: Value | None = None
+    ):
+        """``count``: the loop runs as long as the first of ``extras`` is below it, and ends in no other way."""
         self.runtime = runtime
+        self.count = count
         self.ops = runtime.ops
         self.site = site
         self.extras = list(extras)
@@ -202,10 +206,14 @@ class Loop:
             values = [value for each in self.carried.values() for value in self._left(each, body)]
             values += [body.ending.bound(ops, name) for name in self._guarded]
         has_code = body.frame.code is not None
+        is_counted = self.count is not None and body.going is not None
         if not has_code:
             body.block.arguments.pop()
         with behind(ops, body.frame) as builder:
             going = ops.full(False, np.dtype(bool)) if body.going is None else body.going
+            if is_counted:
+                # The condition compares: whoever looks at the loop sees how often it runs.
+                going = body.block.arguments[0]
             values += [body.frame.written.get(storage, storage.value) for storage in self.written]
             extras = body.extras if body.going is not None else body.block.arguments[1 : 1 + len(self.extras)]
             builder.return_(going, *extras, *values, *([code_of(ops, body.frame)] if has_code else []))
@@ -217,7 +225,7 @@ class Loop:
         start += [storage.value for storage in self.written]
         if has_code:
             start.append(ops.builder.constant(0, CODE_TYPE))
-        blocks = [self._test(start, has_code), body.block]
+        blocks = [self._test(start, has_code, is_counted), body.block]
         results = iter(ops.builder.create("stablehlo.while", start, regions=blocks).results[1 + len(self.extras) :])
         tracers: dict[str, list[Tracer]] = {}
         found: dict[str, Any] = {}
@@ -244,10 +252,12 @@ class Loop:
     def _left(self, each: Carried, body: _Body) -> list[Value]:
         return each.values(self.ops, None if body.ending.region.ended else body.ending.leaves.get(each.name))
 
-    def _test(self, start: Sequence[Value], has_code: bool) -> Block:
+    def _test(self, start: Sequence[Value], has_code: bool, is_counted: bool) -> Block:
         block = Block([value.type for value in start])
         builder = Builder(block, location=self.ops.builder.location)
         going = block.arguments[0]
+        if is_counted and self.count is not None:
+            going = builder.compare(block.arguments[1], _within(builder, self.count), "LT")
         if has_code:
             none = builder.constant(0, CODE_TYPE)
             going = builder.create("and", [going, builder.compare(block.arguments[-1], none, "EQ")]).result
@@ -282,6 +292,14 @@ class Loop:
         for name, each in leaves.items():
             note_aliases(self.site, name, tracers[name], storages_of(each), outer_of(each), body.frame)
         self._share(tracers, {name: storages_of(each) for name, each in leaves.items()})
+
+
+def _within(builder: Builder, number: Value) -> Value:
+    """A number as a region has it: constants are its own."""
+    producer = number.producer
+    if producer is None or producer.name != "stablehlo.constant":
+        return number
+    return builder.insert(clone_instruction(producer, {})).result
 
 
 def _kind(form: Form) -> Any:
