@@ -105,7 +105,8 @@ def _counted(runtime: TracedRuntime, site: Site, walk: Walk, position: int, stat
     ops = runtime.ops
     first = ops.full(position, np.dtype(np.int64))
     count = ops.value(walk.count, np.dtype(np.int64))
-    return Loop(runtime, site, state, [first], None if site.exit_flag else count), _goes_on(runtime, site, first, count, _flag(site, state))
+    loop = Loop(runtime, site, state, [first], None if site.exit_flag else count)
+    return loop, _goes_on(runtime, site, first, count, _flag(site, state))
 
 
 def _step(runtime: TracedRuntime, site: Site, walk: Walk, first: int) -> Any:
