@@ -41,6 +41,7 @@ from hlojit.tracing.decorator import JittedFunction, jit
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.kinds import as_kind, element_of, kind_of
 from hlojit.tracing.operations import Operations, user_location
+from hlojit.tracing.reports import reported
 from hlojit.tracing.tracer import Kind, Tracer
 
 _KEPT: Final = 256
@@ -62,6 +63,7 @@ class Op:
         self.name = name
         self.__name__ = self.__qualname__ = name
 
+    @reported
     def __call__(self, *operands: Any, result: Any = None, **attributes: Any) -> Any:
         """One instruction of the op.
 
@@ -85,6 +87,7 @@ def op(name: str) -> Op:
     return Op(name)
 
 
+@reported
 def custom_call(
     target: str, *operands: Any, result: Any = None, has_side_effect: bool = False, **attributes: Any
 ) -> Any:

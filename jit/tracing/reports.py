@@ -17,22 +17,31 @@ import functools
 import linecache
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 from hlojit.ir.location import CallSiteLocation, FileLocation, FusedLocation, Location, NameLocation
 from hlojit.ir.switches import TRACEBACK
 from hlojit.tracing.places import Place, frames_from, is_library_file, is_own
 from hlojit.tracing.rewriting.tracebacks import without_hooks
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_PROGRAMS: Final = "hlojit.tracing.plugin_ops"
 _RAISES: Final = dis.opmap["RAISE_VARARGS"]
 
 
 def report(error: BaseException) -> None:
     """Give an error that is on its way the line where it happened, and take the frames of ours from its traceback."""
     whole = list(_entries(without_hooks(error.__traceback__)))
-    shown = [each for each in whole if not is_own(each.tb_frame.f_code.co_filename)]
+    shown = [
+        each
+        for each in whole
+        # Functions that are made of a text have no file.
+        if not is_own(each.tb_frame.f_code.co_filename) and each.tb_frame.f_globals.get("__name__") != _PROGRAMS
+    ]
     users = [each for each in shown if not is_library_file(each.tb_frame.f_code.co_filename)] or shown
     is_users = bool(users) and whole[-1] is users[-1] and _is_raise(users[-1])
     place = _place_in(error) or (Place.of_entry(users[-1]) if users else _caller())
@@ -46,6 +55,20 @@ def report(error: BaseException) -> None:
         users = []
     error.__traceback__ = _linked(users)
     _forget_ours(error)
+
+
+def reported(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A function whose errors are reported to whoever calls it."""
+
+    @functools.wraps(function)
+    def call(*arguments: _P.args, **named: _P.kwargs) -> _R:
+        try:
+            return function(*arguments, **named)
+        except Exception as error:
+            report(error)
+            raise
+
+    return call
 
 
 def traceback_at(place: Place) -> TracebackType | None:

@@ -10,6 +10,7 @@ from hlojit.ir.errors import ArgumentError
 from hlojit.tracing.callables import name_of
 from hlojit.tracing.decorator import JittedFunction, jit
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.reports import reported
 
 Body = Callable[..., Any]
 """``body(operations, *arguments, **named)`` builds into the trace in work."""
@@ -26,6 +27,7 @@ class TransformedFunction:
         self._jitted: JittedFunction | None = None
         functools.update_wrapper(self, function, updated=())
 
+    @reported
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         operations = Operations.in_work.get()
         if operations is not None:

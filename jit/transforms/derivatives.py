@@ -16,6 +16,7 @@ from hlojit.ir.transforms.vectorization import Vectorizing, vectorize_block
 from hlojit.ir.types import TensorType
 from hlojit.tracing.containers import described, flatten, paths, unflatten
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.reports import reported
 from hlojit.tracing.state import is_number_or_array
 from hlojit.tracing.tracer import Tracer
 from hlojit.transforms.calls import TransformedFunction, call
@@ -206,6 +207,7 @@ def _matching(
     return found
 
 
+@reported
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """``(result, tangent)`` of ``fun(*primals)`` in the direction ``tangents``; with ``has_aux`` the auxiliary values, too."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
@@ -235,6 +237,7 @@ def _jvp(operations: Operations, fun: Any, options: Any, primals: Any, tangents:
     return (out, tangent, _wrapped(operations, of_aux, made[count : len(values)])) if has_aux else (out, tangent)
 
 
+@reported
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """``(result, pull)``, of which ``pull(cotangent)`` returns the arguments' cotangents; with ``has_aux``, those values.
 

@@ -186,3 +186,25 @@ def test_in_a_notebook_errors_are_short(body: str, said: str, capsys: pytest.Cap
         assert len(shown) < 15, "\n".join(shown)
     finally:
         interactive.InteractiveShell.clear_instance()
+
+
+TRANSFORMED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: hlojit.grad(lambda x: other_shapes(x).sum())(X), "return x + np.ones(4) : operands could not"),
+    (lambda: hlojit.grad(lambda x: index(x, 5))(X), "return x[i] : "),
+    (lambda: hlojit.vmap(no_such_axis)(X[None]), "return x.sum(axis=3) : "),
+    (lambda: hlojit.jvp(other_shapes, (X,), (X,)), "return x + np.ones(4) : "),
+    (lambda: hlojit.hessian(other_shapes)(X), "return x + np.ones(4) : "),
+    (lambda: hlojit.jit(hlojit.vmap(no_such_axis))(X[None]), "return x.sum(axis=3) : "),
+    (lambda: hlojit.grad(lambda x: x * 2)(X), "grad: the function must return a number"),
+    (lambda: hlojit.op("nobody.knows")(X), "there is no op 'nobody.knows'"),
+    (lambda: hlojit.jit(index).lower(X, "text"), "cannot be an index"),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), TRANSFORMED)
+def test_errors_of_transformations_and_ops_name_the_line(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(Exception) as caught:
+        call()
+    assert str(caught.value).startswith("test_reports.py:")
+    assert said in str(caught.value)
+    assert {each.filename for each in traceback.extract_tb(caught.tb)} == {__file__}
