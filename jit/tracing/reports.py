@@ -29,7 +29,8 @@ from hlojit.tracing.rewriting.tracebacks import without_hooks
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_PROGRAMS: Final = "hlojit.tracing.plugin_ops"
+_PASSED: Final = frozenset({"hlojit.tracing.plugin_ops", "contextlib"})
+"""Modules whose functions are in nobody's way, by their names."""
 _RAISES: Final = dis.opmap["RAISE_VARARGS"]
 
 
@@ -40,7 +41,7 @@ def report(error: BaseException) -> None:
         each
         for each in whole
         # Functions that are made of a text have no file.
-        if not is_own(each.tb_frame.f_code.co_filename) and each.tb_frame.f_globals.get("__name__") != _PROGRAMS
+        if not is_own(each.tb_frame.f_code.co_filename) and each.tb_frame.f_globals.get("__name__") not in _PASSED
     ]
     users = [each for each in shown if not is_library_file(each.tb_frame.f_code.co_filename)] or shown
     is_users = bool(users) and whole[-1] is users[-1] and _is_raise(users[-1])
