@@ -48,7 +48,10 @@ class LoopEmitter(HostEmitter):
         b, function = self.builder, self._function
         launches = [step for step in _walk(function.step) if isinstance(step, Launch)]
         self._declare(launches)
-        parameters = [("ptr", "context"), ("ptr", "slots"), ("ptr", "cells")]
+        # Addresses of arguments and results may be read in front of a loop that does not run.
+        known = 8 * (len(self.program.inputs) + len(self.program.outputs))
+        slots = f"ptr dereferenceable({known})" if known else "ptr"
+        parameters = [("ptr", "context"), (slots, "slots"), ("ptr", "cells")]
         with b.function(self.symbol, parameters, result="i32"):
             for launch in launches:
                 self._tables[id(launch)] = b.emit("ptr", 1, f"alloca [{max(1, len(launch.buffers))} x ptr]")
@@ -83,7 +86,10 @@ class LoopEmitter(HostEmitter):
         for buffer in function.constants:
             self._own[buffer] = b.constant_aligned(self.program.constants[buffer.index].tobytes(), _ALIGNMENT)
         for buffer, local in function.locals.items():
-            if local.copied_in:
+            if local.copied_in and local.constant is not None:
+                elements = self.program.constants[local.constant.index].tobytes()
+                self._move(b.constant_aligned(elements, _ALIGNMENT), self._own[buffer], buffer)
+            elif local.copied_in:
                 self._move(super()._address(buffer), self._own[buffer], buffer)
         for cell, local in function.cells.items():
             if local.copied_in:

@@ -17,7 +17,7 @@ its loops become code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -63,6 +63,8 @@ class Local:
 
     copied_in: bool
     copied_out: bool
+    constant: Buffer | None = None
+    """What has just been copied to the buffer where the loop begins: LLVM sees from where indices count."""
 
 
 @dataclass(slots=True)
@@ -91,11 +93,12 @@ def plan_loop_functions(program: Program) -> list[LoopFunction]:
         return []
     liveness = Liveness(program)
     pointed = {step.target for step in program.walk() if isinstance(step, PointCell)}
+    beginnings = dict(_beginnings(program.steps))
     users = _CellUsers(program)
     functions = []
     for loop, inlined in loops:
         function = LoopFunction(loop, inlined)
-        _choose_locals(function, liveness, pointed)
+        _choose_locals(function, liveness, pointed, beginnings[id(loop)])
         users.choose(function)
         functions.append(function)
     return functions
@@ -183,7 +186,27 @@ def _touched(loop: Loop) -> dict[Buffer, bool]:
     return touched
 
 
-def _choose_locals(function: LoopFunction, liveness: Liveness, pointed: set[Buffer]) -> None:
+def _beginnings(steps: Sequence[Step]) -> Iterator[tuple[int, dict[Buffer, Buffer]]]:
+    """For each loop, by identity, the buffers that hold a constant where it begins, and which one."""
+    work = [steps]
+    while work:
+        held: dict[Buffer, Buffer] = {}
+        for step in work.pop():
+            if isinstance(step, Loop):
+                yield id(step), dict(held)
+            if step.nested:
+                # What is written in there is seldom read again before it is copied anew.
+                held.clear()
+                work += step.nested
+            for buffer in step.writes:
+                held.pop(buffer, None)
+            if isinstance(step, Copy) and step.source.kind is BufferKind.CONSTANT:
+                held[step.target] = step.source
+
+
+def _choose_locals(
+    function: LoopFunction, liveness: Liveness, pointed: set[Buffer], beginning: Mapping[Buffer, Buffer]
+) -> None:
     """The small buffers become variables; what is outside of the loop's span is copied, and nothing else.
 
     Another buffer may have the place in the arena of one that does not live where the loop begins or ends.
@@ -208,6 +231,7 @@ def _choose_locals(function: LoopFunction, liveness: Liveness, pointed: set[Buff
         function.locals[buffer] = Local(
             copied_in=life.start < start or life.is_read_unwritten or buffer.kind is BufferKind.INPUT,
             copied_out=is_written and (is_outer or life.end > end),
+            constant=beginning.get(buffer),
         )
 
 

@@ -54,9 +54,55 @@ def test_a_loop_over_scalars_is_one_function() -> None:
     host, (loop,) = emit_program(program, ENTRY, GENERIC)
     assert host.count(f"call i32 @{loop.symbol}") == 1
     assert "hlojit_parallel_for" not in loop.ir.replace("declare void @hlojit_parallel_for", "")
-    # What is passed on from one kernel to the next is the function's own; counter and mean begin with what is in the arena.
+    # What is passed on from one kernel to the next is the function's own; counter and mean begin with constants.
     arena = len(program.inputs) + len(program.outputs)
-    assert loop.ir.count(f"%slots, i64 {arena}\n") == 2
+    assert loop.ir.count(f"%slots, i64 {arena}\n") == 0
+    beginnings = [
+        local.constant for local in function.locals.values() if local.copied_in and local.constant is not None
+    ]
+    assert sorted(program.constants[each.index].tolist() for each in beginnings) == [[0], [0.0]]
+
+
+SEVERAL = """func.func @main(%n: tensor<i32>) -> (tensor<i32>, tensor<i32>, tensor<i32>) {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %seven = stablehlo.constant dense<7> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %m = %seven) : tensor<i32>, tensor<i32>
+   cond {
+    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %q:2 = stablehlo.while(%k = %zero, %l = %m) : tensor<i32>, tensor<i32>
+     cond {
+      %p = stablehlo.compare LT, %k, %i : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %p : tensor<i1>
+    } do {
+      %h = stablehlo.add %k, %one : tensor<i32>
+      %f = stablehlo.add %l, %k : tensor<i32>
+      stablehlo.return %h, %f : tensor<i32>, tensor<i32>
+    }
+    stablehlo.return %j, %q#1 : tensor<i32>, tensor<i32>
+  }
+  %s:2 = stablehlo.while(%i = %r#0, %m = %zero) : tensor<i32>, tensor<i32>
+   cond {
+    %p = stablehlo.compare LT, %i, %r#1 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %l = stablehlo.add %m, %i : tensor<i32>
+    stablehlo.return %j, %l : tensor<i32>, tensor<i32>
+  }
+  return %r#1, %s#0, %s#1 : tensor<i32>, tensor<i32>, tensor<i32>
+}"""
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 9])
+def test_states_begin_as_the_program_says(count: int) -> None:
+    """Several loops, one within another and one behind: what was a constant once may have been written since."""
+    executable = hlojit.compile(SEVERAL)
+    expected = evaluate(hlojit.parse(SEVERAL), np.int32(count))
+    assert [int(each) for each in executable(np.int32(count))] == [int(each) for each in expected]
 
 
 def test_it_computes_what_the_loop_says() -> None:
