@@ -14,7 +14,7 @@ SIMULATED = tests/simulator tests/test_reference_backend.py tests/test_fuzz_dona
 ON_GPU = $(addprefix tests/cuda/test_,device.py programs.py functions.py formats.py kernel_calls.py true_gpu.py) tests/gpu/test_device_loops.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz conformance conformance-jax soak check fast kit bench bench-gradients bench-sorting bench-linear-algebra bench-full replay assemble exhaustive docs clean test-simulator test-gpu bench-gpu roofline
+.PHONY: help demo test fuzz conformance conformance-jax soak check fast kit bench bench-functions bench-gradients bench-sorting bench-linear-algebra bench-full replay assemble exhaustive docs clean test-simulator test-gpu bench-gpu roofline
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -69,6 +69,9 @@ check: $(STAMP)  ## format, lint, types, layers and fast tests (below 60 s)
 
 bench: $(STAMP)  ## hlojit and JAX turn by turn: ratios (a few minutes)
 	$(RUN) -m benchmarks
+
+bench-functions: $(STAMP)  ## examples/functions, unchanged, beside NumPy, numba and JAX (ten minutes; ARGS="--names kalman sir" and others)
+	$(RUN) -m benchmarks.functions $(ARGS)
 
 bench-gradients: $(STAMP)  ## gradients of programs beside jax.grad (half a minute)
 	$(RUN) -m benchmarks.gradients $(ARGS)
