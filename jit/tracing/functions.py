@@ -18,6 +18,7 @@ from hlojit.tracing import (
     norms,
     products,
     reductions,
+    searching,
     shapes,
 )
 from hlojit.tracing.rules import Rules
@@ -38,6 +39,7 @@ FUNCTIONS: Rules = {
     **factorizations.RULES,
     **linear_systems.RULES,
     **norms.RULES,
+    **searching.RULES,
 }
 
 VIEWS: Final[frozenset[Any]] = frozenset(

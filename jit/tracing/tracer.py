@@ -345,6 +345,10 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         """``numpy.ndarray.compress``."""
         return self.context.function(np.compress, (condition, self, axis), {})
 
+    def partition(self, kth: Any, axis: int = -1, **options: Any) -> None:
+        """Partitioned in place."""
+        self[...] = self._call(np.partition, kth, axis, **options)
+
     def view(self, dtype: Any) -> Tracer:
         """The same bits as another dtype of the same width."""
         seen: Tracer = self.context.bits(self, dtype)
@@ -378,8 +382,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 _METHODS = {
     name: getattr(np, name)
     for name in (
-        "all any argmax argmin argsort clip cumsum cumprod diagonal dot max mean min prod ravel repeat round squeeze std "
-        "sum swapaxes take trace var"
+        "all any argmax argmin argpartition argsort choose clip cumsum cumprod diagonal dot max mean min prod ravel repeat round squeeze std "
+        "searchsorted sum swapaxes take trace var"
     ).split()
 } | {"conj": np.conjugate, "conjugate": np.conjugate}
 
