@@ -15,13 +15,11 @@ import numpy as np
 from hlojit.tracing.rewriting import rewritten
 
 _NAMES: Final = """
-append apply_along_axis apply_over_axes array_equal average array_equiv atleast_1d atleast_2d atleast_3d column_stack corrcoef cov
-cumulative_prod cumulative_sum diag diag_indices_from diff fill_diagonal dstack fix fliplr flipud gradient hsplit
-isneginf isposinf ix_ meshgrid polyfit polyval put_along_axis real_if_close resize rot90 sinc sort_complex trapezoid
-unstack vander vsplit block broadcast_arrays convolve cross delete diagflat digitize ediff1d i0 insert kron median nan_to_num nanargmax nanargmin
-nancumprod nancumsum nanmax nanmin nanmean nansum nanprod nanvar nanstd nanmedian nanpercentile nanquantile percentile quantile
-piecewise poly polyadd polysub polymul polyder polyint select tril_indices_from triu_indices_from unwrap histogram
-histogram2d histogram_bin_edges
+append apply_over_axes array_equal average array_equiv atleast_1d atleast_2d atleast_3d column_stack corrcoef cov
+cumulative_prod cumulative_sum diag diag_indices_from diff fill_diagonal dstack fix fliplr flipud gradient histogram
+hsplit i0 isneginf isposinf ix_ median meshgrid nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmin
+nanprod nansum piecewise polyadd polyder polyfit polyint polysub polyval put_along_axis real_if_close resize rot90 sinc
+sort_complex trapezoid tril_indices_from triu_indices_from unstack unwrap vander vsplit
 """.split()
 FUNCTIONS: Final = {getattr(np, name) for name in _NAMES}
 

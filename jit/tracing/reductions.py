@@ -338,6 +338,8 @@ def ufunc_method(
     if method == "reduce" and ufunc in reducers:
         reduced: Tracer = RULES[reducers[ufunc]](ops, inputs[0], axis=axis, **rest)
         return reduced
+    if method == "reduce" and ufunc in (np.fmax, np.fmin):
+        return _reduced_without_nan(ops, ufunc, inputs[0], axis, rest)
     if method == "accumulate" and ufunc in cumulative:
         operand = ops.tracer(inputs[0])
         kind = _sum_dtype if ufunc in (np.add, np.multiply) else _own_dtype
@@ -346,6 +348,22 @@ def ufunc_method(
         op, start = cumulative[ufunc]
         return _cumulative(ops, operand, op, start(operand.dtype), axis)
     raise TracingError(f"np.{ufunc.__name__}.{method} cannot be compiled yet")
+
+
+def _reduced_without_nan(ops: Operations, ufunc: np.ufunc, a: Any, axis: Any, options: dict[str, Any]) -> Tracer:
+    """``np.fmax.reduce`` and ``np.fmin.reduce``: NaN where there is nothing else."""
+    operand = ops.tracer(a)
+    keepdims = options.pop("keepdims", False)
+    refuse(f"{ufunc.__name__}.reduce", **options)
+    reduced: Any = np.max if ufunc is np.fmax else np.min
+    if operand.dtype.kind != "f":
+        found: Tracer = reduced(operand, axis=axis, keepdims=keepdims)
+        return found
+    nan = np.isnan(operand)
+    least = operand.dtype.type(-np.inf if ufunc is np.fmax else np.inf)
+    numbers = reduced(np.where(nan, least, operand), axis=axis, keepdims=keepdims)
+    merged: Tracer = np.where(np.all(nan, axis=axis, keepdims=keepdims), operand.dtype.type(np.nan), numbers)
+    return merged
 
 
 def _through_compute_type(rule: Callable[..., Any], *, keeps_type: bool) -> Callable[..., Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from hlojit.tracing.choosing import argsort, in_bounds, sort
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.rules import Rules, casting_of, implements, mask_of, single_axis
+from hlojit.tracing.rules import Rules, casting_of, implements, mask_of, single_axis, weak_kind
+from hlojit.tracing.selection import sets
 from hlojit.tracing.tracer import Tracer
 
 RULES: Rules = {}
@@ -17,33 +18,14 @@ RULES: Rules = {}
 
 @implements(RULES, np.searchsorted)
 def searchsorted(ops: Operations, a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
-    """NumPy's search by halves, of all the numbers at once: as many steps as it takes at most."""
-    if side not in ("left", "right"):
-        raise ValueError(f"search side must be one of 'left' or 'right' (got {side!r})")
-    array, wanted = ops.tracer(a), ops.tracer(v)
+    wanted = ops.tracer(v)
+    array: Any = ops.tracer(a)
     if array.ndim != 1:
-        raise ValueError("object of too small depth for desired array" if not array.ndim else "object too deep for desired array")
+        depth = "of too small depth for desired array" if not array.ndim else "too deep for desired array"
+        raise ValueError(f"object {depth}")
     if sorter is not None:
         array = np.take(array, ops.tracer(sorter))
-    kind = np.promote_types(array.dtype, wanted.dtype)
-    array, wanted = array.astype(kind), wanted.astype(kind)
-    length = array.shape[0]
-    low: Any = np.zeros_like(wanted, dtype=np.int64)
-    if not length:
-        return low
-    high: Any = low + length
-    for _ in range(length.bit_length()):
-        middle = (low + high) // 2
-        found = np.take(array, middle, mode="clip")
-        before = _less(found, wanted) if side == "left" else ~_less(wanted, found)
-        open_ = low < high
-        low, high = np.where(open_ & before, middle + 1, low), np.where(open_ & ~before, middle, high)
-    return low
-
-
-def _less(x: Any, y: Any) -> Any:
-    """The order of sorting: NaN is last."""
-    return (x < y) | ((y != y) & (x == x)) if x.dtype.kind == "f" else x < y
+    return sets.searchsorted(ops, array, wanted, side)
 
 
 def _require_places(kth: Any, length: int) -> None:
@@ -96,16 +78,14 @@ def argpartition(
 def choose(ops: Operations, a: Any, choices: Any, mode: Any = "raise") -> Any:
     numbers = ops.tracer(a)
     if numbers.dtype.kind not in "iub":
-        raise TypeError(
-            f"Cannot cast array data from {numbers.dtype!r} to dtype('int64') according to the rule 'safe'"
-        )
+        raise TypeError(f"Cannot cast array data from {numbers.dtype!r} to dtype('int64') according to the rule 'safe'")
     arrays = [ops.tracer(each) for each in choices]
     if not arrays:
         raise ValueError("0-length sequence.")
     place: Any = in_bounds(ops, numbers.astype(np.int64), len(arrays), mode)
     if mode == "raise":
         ops.check(((place < 0) | (place >= len(arrays))).value, ValueError, "invalid entry in choice array")
-    kind = np.result_type(*(each.dtype for each in arrays))
+    kind = np.result_type(*(weak(0) if (weak := weak_kind(each)) else ops.tracer(each).dtype for each in choices))
     shape = np.broadcast_shapes(place.shape, *(each.shape for each in arrays))
     chosen: Any = np.broadcast_to(arrays[-1].astype(kind), shape)
     for number in reversed(range(len(arrays) - 1)):
@@ -118,32 +98,54 @@ def copyto(ops: Operations, dst: Any, src: Any, casting: Any = "same_kind", wher
     if not isinstance(dst, Tracer):
         raise TracingError("np.copyto writes into an array that was made outside of what is traced; make it inside")
     if dst.is_scalar:
-        raise TypeError(f"copyto() argument 1 must be numpy.ndarray, not {dst.__class__.__name__}")
-    source = ops.tracer(src)
-    _require_cast(source, dst, casting_of(casting))
-    while source.ndim > dst.ndim and source.shape[0] == 1:
+        raise TypeError(f"copyto() argument 1 must be a numpy.ndarray, not numpy.{dst.__class__.__name__}")
+    source = _converted(ops, src, dst, casting_of(casting))
+    while np.ndim(source) > dst.ndim and np.shape(source)[0] == 1:
         source = source[0]
+    _require_shape(np.shape(source), dst.shape, "input array")
     mask = mask_of(where)
     if mask is True:
         dst[...] = source
         return
-    if np.broadcast_shapes(np.shape(source), dst.shape) != dst.shape:
-        raise ValueError(f"could not broadcast input array from shape {source.shape} into shape {dst.shape}")
-    mask = np.broadcast_to(ops.tracer(mask), dst.shape)
-    dst[...] = np.where(mask, source.astype(dst.dtype), dst)
+    mask = ops.tracer(mask)
+    _require_shape(mask.shape, dst.shape, "where mask")
+    dst[...] = np.where(np.broadcast_to(mask, dst.shape), source, dst)
 
 
-def _require_cast(source: Tracer, target: Tracer, casting: str) -> None:
-    """NumPy's error for a copy that the rule of casting does not allow; a Python number counts by its kind."""
-    if source.weak is not None:
-        order = "biufc"
-        letter = {bool: "b", int: "i", float: "f", complex: "c"}[source.weak]
-        allowed = casting == "unsafe" or order.index(letter) <= order.index(target.dtype.kind)
-    else:
-        allowed = np.can_cast(source.dtype, target.dtype, casting)
-    if not allowed:
-        what = "scalar" if not source.ndim else "array data"
-        raise TypeError(f"Cannot cast {what} from {source.dtype!r} to {target.dtype!r} according to the rule {casting!r}")
+def _require_shape(shape: tuple[int, ...], wanted: tuple[int, ...], what: str) -> None:
+    fits = len(shape) <= len(wanted) and all(
+        own in (1, extent) for own, extent in zip(reversed(shape), reversed(wanted))
+    )
+    if not fits:
+        raise ValueError(f"could not broadcast {what} from shape {_spelt(shape)} into shape {_spelt(wanted)}")
+
+
+def _spelt(shape: tuple[int, ...]) -> str:
+    """A shape as NumPy's messages have it."""
+    return f"({shape[0]},)" if len(shape) == 1 else f"({','.join(map(str, shape))})"
+
+
+def _converted(ops: Operations, given: Any, target: Tracer, casting: Any) -> Any:
+    """What is copied, in the target's dtype, or NumPy's error; a Python number counts by its kind, and must fit."""
+    source = ops.tracer(given)
+    weak = weak_kind(given)
+    if weak is None:
+        if not np.can_cast(source.dtype, target.dtype, casting):
+            what = "array data" if source.ndim else "scalar"
+            raise TypeError(
+                f"Cannot cast {what} from {source.dtype!r} to {target.dtype!r} according to the rule {casting!r}"
+            )
+        return source.astype(target.dtype)
+    if casting != "unsafe" and _RANKS[np.dtype(weak).kind] > _RANKS[target.dtype.kind]:
+        raise TypeError(
+            f"Cannot cast scalar from {np.dtype(weak)!r} to {target.dtype!r} according to the rule {casting!r}"
+        )
+    if weak is int and target.dtype.kind in "iu" and not isinstance(given, Tracer):
+        return target.dtype.type(given)
+    return given
+
+
+_RANKS: Final = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
 @implements(RULES, np.putmask)
@@ -151,11 +153,14 @@ def putmask(ops: Operations, a: Any, mask: Any, values: Any) -> None:
     """Elements of ``values`` go to where they stand, counted around."""
     if not isinstance(a, Tracer):
         raise TracingError("np.putmask writes into an array that was made outside of what is traced; make it inside")
-    chosen, given = ops.tracer(mask).astype(bool), ops.tracer(values)
+    chosen = ops.tracer(mask).astype(bool)
     if chosen.size != a.size:
         raise ValueError("putmask: mask and data must be the same size")
-    _require_cast(given, a, "safe")
-    if not given.size:
-        return
-    around = np.take(given.reshape(-1), np.arange(a.size) % given.size).reshape(a.shape)
-    a[...] = np.where(chosen.reshape(a.shape), around.astype(a.dtype), a)
+    chosen = chosen.reshape(a.shape)
+    weak = weak_kind(values) is not None
+    given = _converted(ops, values, a, "unsafe" if weak else "safe")
+    if weak:
+        a[...] = np.where(chosen, given, a)
+    elif given.size:
+        around = np.take(given.reshape(-1), np.arange(a.size) % given.size).reshape(a.shape)
+        a[...] = np.where(chosen, around, a)

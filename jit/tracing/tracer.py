@@ -382,8 +382,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 _METHODS = {
     name: getattr(np, name)
     for name in (
-        "all any argmax argmin argpartition argsort choose clip cumsum cumprod diagonal dot max mean min prod ravel repeat round squeeze std "
-        "searchsorted sum swapaxes take trace var"
+        "all any argmax argmin argpartition argsort choose clip cumsum cumprod diagonal dot max mean min prod ravel "
+        "repeat round squeeze std searchsorted sum swapaxes take trace var"
     ).split()
 } | {"conj": np.conjugate, "conjugate": np.conjugate}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -71,6 +72,38 @@ CASES: dict[str, Case] = {
         ),
         (A,),
     ),
+    "copyto": (
+        lambda a, b, c: (np.copyto(a, b, where=a > 0), np.copyto(a.T[1:], a.T[:-1]), np.copyto(c.real, 7), a, c)[3:],
+        (A, B, V * 1j),
+    ),
+    "putmask": (lambda a, i: (np.putmask(a, a > 0, -1), np.putmask(i, i > 1, np.array([7, 8, 9])), a, i)[2:], (A, I)),
+    "choose": (
+        lambda i, a: (np.choose(i, [a, 2 * a, 3.0]), np.choose(i - 1, [1, 2], mode="wrap"), i.choose([a, a, a])),
+        (np.array([0, 1, 2], "i1"), np.arange(3, dtype="f4")),
+    ),
+    "partition": (
+        lambda a: (np.sort(np.partition(a, 3)[:3]), np.sort(a[np.argpartition(a, 3)[:3]]), a.partition(2), a[2])[:2],
+        (V,),
+    ),
+    "searchsorted": (
+        lambda a, v, n: (np.searchsorted(a, v), a.searchsorted(n.ravel(), "right"), np.searchsorted(a, 0.5)),
+        (S, V, N),
+    ),
+    "median": (lambda a, n: (np.median(a), np.median(a, axis=0), np.median(n, axis=1, keepdims=True)), (A, N)),
+    "nan_to_num": (lambda a: (np.nan_to_num(a), np.nan_to_num(a, nan=5), np.nan_to_num(a + 1j)), (N,)),
+    "nanarg": (lambda a: (np.nanargmax(a, axis=0), np.nanargmin(a)), (N,)),
+    "nancum": (lambda a: (np.nancumsum(a, axis=0), np.nancumprod(a)), (N,)),
+    "nansum": (lambda a: (np.nansum(a), np.nanprod(a, axis=1)), (N,)),
+    "nanmax": (lambda a: (np.nanmax(a, axis=0), np.nanmin(a), np.fmin.reduce(a, axis=1, keepdims=True)), (N,)),
+    "i0": (lambda a: np.i0(a), (V,)),
+    "unwrap": (lambda a: np.unwrap(a * 3), (V,)),
+    "piecewise": (lambda a: np.piecewise(a, [a < 0, a >= 0], [lambda x: -x, 2.0]), (V,)),
+    "poly": (
+        lambda p, q: (np.polyadd(p, q), np.polysub(p, q), np.polyder(p, 2), np.polyint(p)),
+        (np.arange(1.0, 4.0), V[:4].copy()),
+    ),
+    "histogram": (lambda a: np.histogram(a, bins=[-1, 0, 0.5, 2]), (V,)),
+    "tri_from": (lambda a: a[np.tril_indices_from(a)] + a[np.triu_indices_from(a[:4, :4])].sum(), (A,)),
     "row_stack": (lambda a: np.broadcast_shapes(a.shape, (3, 1, 5)), (A,)),
 }
 
@@ -94,3 +127,26 @@ def test_equal_to_numpy(case: Case) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
     for a, b in zip(theirs, own):
         np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+REFUSED: dict[str, Case] = {
+    "copyto kinds": (lambda i, a: np.copyto(i, a), (np.arange(3), np.arange(3.0))),
+    "copyto number": (lambda i: np.copyto(i, 1.5), (np.arange(3),)),
+    "copyto range": (lambda i: np.copyto(i, 300), (np.arange(3, dtype=np.int8),)),
+    "copyto shape": (lambda a, i: np.copyto(a, i[:2], where=a > 1), (np.arange(3.0), np.arange(3))),
+    "copyto mask": (lambda a: np.copyto(a, 1, where=np.ones(2, bool)), (np.arange(3.0),)),
+    "putmask kinds": (lambda i, a: np.putmask(i, i > 1, a), (np.arange(3), np.arange(3.0))),
+    "putmask size": (lambda a: np.putmask(a, a[:2] > 1, a), (np.arange(3.0),)),
+    "partition": (lambda a: np.partition(a, 3), (np.arange(3.0),)),
+    "choose": (lambda i: np.choose(i, [i, i]), (np.arange(3),)),
+    "searchsorted": (lambda a: np.searchsorted(a, 1, side="x"), (np.arange(3.0),)),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_the_errors_of_numpy(case: Case) -> None:
+    function, arguments = case
+    with pytest.raises((TypeError, ValueError, OverflowError)) as expected:
+        function(*copy.deepcopy(arguments))
+    with pytest.raises(expected.type, match=re.escape(str(expected.value))):
+        hlojit.jit(function)(*copy.deepcopy(arguments))
