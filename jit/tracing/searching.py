@@ -18,13 +18,22 @@ RULES: Rules = {}
 
 @implements(RULES, np.searchsorted)
 def searchsorted(ops: Operations, a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
+    if not isinstance(side, str):
+        raise TypeError(f"search side must be str, not {type(side).__name__}")
     wanted = ops.tracer(v)
     array: Any = ops.tracer(a)
     if array.ndim != 1:
         depth = "of too small depth for desired array" if not array.ndim else "too deep for desired array"
         raise ValueError(f"object {depth}")
     if sorter is not None:
-        array = np.take(array, ops.tracer(sorter))
+        order = ops.tracer(sorter)
+        if order.dtype.kind not in "iub":
+            raise TypeError("sorter must only contain integers")
+        if order.ndim != 1:
+            raise ValueError(f"object {'too deep for' if order.ndim else 'of too small depth for'} desired array")
+        if order.size != array.size:
+            raise ValueError("sorter.size must equal a.size")
+        array = np.take(array, order)
     return sets.searchsorted(ops, array, wanted, side)
 
 
@@ -33,6 +42,8 @@ def _require_places(kth: Any, length: int) -> None:
     if isinstance(kth, Tracer):
         raise TracingError("np.partition: kth must be known; make the argument static")
     places = np.asarray(kth)
+    if places.dtype.kind == "b":
+        raise ValueError("Booleans unacceptable as partition index")
     if places.dtype.kind not in "iu":
         raise TypeError("Partition index must be integer")
     if places.ndim > 1:
@@ -43,6 +54,8 @@ def _require_places(kth: Any, length: int) -> None:
 
 
 def _require_introselect(kind: Any, order: Any) -> None:
+    if not isinstance(kind, str):
+        raise TypeError(f"select kind must be str, not {type(kind).__name__}")
     if kind != "introselect":
         raise ValueError(f"select kind must be 'introselect' (got {kind!r})")
     if order is not None:
@@ -127,6 +140,9 @@ def _spelt(shape: tuple[int, ...]) -> str:
 
 def _converted(ops: Operations, given: Any, target: Tracer, casting: Any) -> Any:
     """What is copied, in the target's dtype, or NumPy's error; a Python number counts by its kind, and must fit."""
+    if isinstance(given, (str, bytes)):
+        kinds = f"from {np.asarray(given).dtype!r} to {target.dtype!r}"
+        raise TypeError(f"Cannot cast scalar {kinds} according to the rule {casting!r}")
     source = ops.tracer(given)
     weak = weak_kind(given)
     if weak is None:
@@ -158,6 +174,8 @@ def putmask(ops: Operations, a: Any, mask: Any, values: Any) -> None:
         raise ValueError("putmask: mask and data must be the same size")
     chosen = chosen.reshape(a.shape)
     weak = weak_kind(values) is not None
+    if weak_kind(values) is complex and a.dtype.kind != "c":
+        raise TypeError("float() argument must be a string or a real number, not 'complex'")
     given = _converted(ops, values, a, "unsafe" if weak else "safe")
     if weak:
         a[...] = np.where(chosen, given, a)

@@ -102,10 +102,10 @@ _REDUCTIONS: Final[frozenset[Any]] = frozenset(
 )
 """Those that compute in the common dtype of array and ``out`` unless ``dtype`` says otherwise."""
 
-_ANY_KIND: Final[frozenset[Any]] = _REDUCTIONS | {np.any, np.all, np.mean, np.var}
+_ANY_KIND: Final[frozenset[Any]] = _REDUCTIONS | {np.any, np.all, np.mean, np.var, np.choose}
 """Those whose result is cast into any dtype."""
 
-_BUFFERED: Final[frozenset[Any]] = frozenset({np.argmax, np.argmin, np.take, np.choose, np.compress})
+_BUFFERED: Final[frozenset[Any]] = frozenset({np.argmax, np.argmin, np.take, np.compress})
 """Those that want an ``out`` which can be cast to the result, and cast back without a question."""
 
 _ELEMENTWISE: Final[Mapping[Any, np.ufunc]] = {
@@ -144,6 +144,8 @@ def require_out(function: Callable[..., Any], result: Any, out: Any, casting: st
             f"output array is not acceptable (must have the right datatype, number of dimensions, and be a C-Array): {name}"
         )
     spreads = function in _ELEMENTWISE and function not in (np.ptp, np.std)
+    if function is np.choose and result.shape != out.shape:
+        raise TypeError("choose: invalid shape for output array.")
     if result.shape != out.shape and not (spreads and np.broadcast_shapes(result.shape, out.shape) == out.shape):
         raise ValueError(f"{name}: the result has shape {result.shape}, and out= {out.shape}")
     if function in _BUFFERED:
