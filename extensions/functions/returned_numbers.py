@@ -8,10 +8,14 @@ types would be converted differently is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from hlojit.extensions.functions.linked_code import Unfit
 from hlojit.ir.scalar.calls import code_bits
+
+
+_SPELT: Final = {"unicode_type": "a str", "none": "None"}
+"""What Python calls numba's types."""
 
 
 def returned_kind(overload: Any, wanted: str) -> str:
@@ -25,7 +29,7 @@ def returned_kind(overload: Any, wanted: str) -> str:
     if isinstance(found, kinds.Integer):
         return f"{'i' if found.signed else 'u'}{found.bitwidth}"
     if found not in (kinds.float32, kinds.float64):
-        raise Unfit(f"returns {found}; a scalar function returns a bool, an integer or a float")
+        raise Unfit(f"returns {_SPELT.get(str(found), found)}; a scalar function returns a bool, an integer or a float")
     if code_bits(wanted):
         raise Unfit("returns a float; a code is an integer")
     if wanted[0] in "iu" and wanted != "i1" and mixes_integers(overload):

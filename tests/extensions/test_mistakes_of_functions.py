@@ -170,6 +170,8 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "function raises": (elementwise(raising_function), rf"{TARGET}: .*raise"),
     "function prints": (elementwise(lambda x: print(x)), rf"{TARGET}: .*"),
     "function takes too few": (elementwise(lambda: 1.0), rf"{TARGET}: .*takes 0 arguments, not 1"),
+    "function returns a text": (elementwise(lambda x: "a"), rf"{TARGET}: .*returns a str; a scalar function returns a bool"),
+    "function returns nothing": (elementwise(lambda x: None), rf"{TARGET}: .*returns None; a scalar function returns a bool"),
     "function takes too many": (elementwise(lambda x, y: x), rf"{TARGET}: .*takes 2 arguments, not 1"),
     "function gives a pair": (elementwise(lambda x: (x, x)), rf"{TARGET}: .*"),
     "function is of NumPy arrays": (elementwise(lambda x: np.sort(x)), rf"{TARGET}: .*"),
