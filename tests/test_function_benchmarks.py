@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
 from benchmarks import functions
 
 
+@pytest.fixture
+def jax_as_it_was() -> Iterator[None]:
+    """The benchmark has JAX compute in 64 bits, in the whole process."""
+    import jax
+
+    before = jax.config.jax_enable_x64
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.mark.usefixtures("jax_as_it_was")
 def test_a_function_is_timed_under_each_system_that_takes_it() -> None:
     row = functions.measure("discount", seconds=0)
     assert set(row["seconds"]) | set(row["refused"]) == set(functions.SYSTEMS)

@@ -13,7 +13,6 @@ from typing import Any, Final
 from hlojit.extensions.functions.linked_code import Unfit
 from hlojit.ir.scalar.calls import code_bits
 
-
 _SPELT: Final = {"unicode_type": "a str", "none": "None"}
 """What Python calls numba's types."""
 

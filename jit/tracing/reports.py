@@ -24,6 +24,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from hlojit.ir.location import CallSiteLocation, FileLocation, FusedLocation, Location, NameLocation
 from hlojit.ir.switches import TRACEBACK
 from hlojit.tracing.places import Place, frames_from, is_library_file, is_own
+from hlojit.tracing.rewriting.parsing import parsed
 from hlojit.tracing.rewriting.tracebacks import without_hooks
 
 _P = ParamSpec("_P")
@@ -76,7 +77,7 @@ def traceback_at(place: Place) -> TracebackType | None:
     """A traceback that ends at a line of source."""
     line = linecache.getline(place.file, place.line)
     text = line.rstrip("\n")
-    tree = ast.parse("raise error")
+    tree = parsed("raise error")
     for each in ast.walk(tree):
         if "lineno" in each._attributes:
             # The whole line, so that no part of it is underlined.

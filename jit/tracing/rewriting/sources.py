@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final, TypeAlias, final
 
+from hlojit.tracing.rewriting.parsing import parsed
+
 FunctionNode: TypeAlias = ast.FunctionDef | ast.Lambda
 
 _FUTURE: Final = 0x1FE0000
@@ -56,7 +58,7 @@ def _found(code: CodeType, lines: Sequence[str]) -> Source:
     text = "".join(lines)
     try:
         compiled = compile(text, code.co_filename, "exec", flags, dont_inherit=True)
-        tree = ast.parse(text)
+        tree = parsed(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise NoSource(f"the source {code.co_filename} cannot be read ({error})") from None
     if not any(each == code and each.co_qualname == code.co_qualname for each in codes(compiled)):

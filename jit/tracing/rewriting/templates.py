@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from hlojit.tracing.rewriting.parsing import parsed
+
 Piece = ast.expr | list[ast.stmt]
 
 
@@ -27,7 +29,7 @@ def at(place: ast.AST, node: Any) -> Any:
 def statements(text: str, place: ast.AST, **pieces: Piece) -> list[ast.stmt]:
     """Statements with names replaced by pieces: a name alone on its line by statements, any other by an expression."""
     filling = _Filling(pieces, place)
-    found = [filling.visit(at(place, each)) for each in ast.parse(text).body]
+    found = [filling.visit(at(place, each)) for each in parsed(text).body]
     flat: list[ast.stmt] = []
     for each in found:
         flat += each if isinstance(each, list) else [each]
@@ -36,7 +38,7 @@ def statements(text: str, place: ast.AST, **pieces: Piece) -> list[ast.stmt]:
 
 def expression(text: str, place: ast.AST, **pieces: ast.expr) -> ast.expr:
     """The same for one expression."""
-    found = _Filling(pieces, place).visit(at(place, ast.parse(text, mode="eval").body))
+    found = _Filling(pieces, place).visit(at(place, parsed(text, mode="eval").body))
     assert isinstance(found, ast.expr)
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import importlib.util
 import linecache
@@ -15,6 +16,7 @@ from typing import Any
 import hlojit
 import pytest
 from hlojit.tracing.rewriting import rewrite, rewritten, substitute
+from hlojit.tracing.rewriting.parsing import parsed
 
 SOURCE = "def f(x):\n    if x > 0:\n        return 1\n    return 2\n"
 
@@ -134,3 +136,16 @@ def test_tests_of_pytest_are_a_reason() -> None:
         return x
 
     assert sys.version_info and "pytest has changed" in rewritten(tested).reason
+
+
+def test_a_tree_is_parsed_again_where_python_mistakes_its_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, left = ast.parse, [2]
+
+    def failing(*arguments: object, **named: object) -> object:
+        if left[0]:
+            left[0] -= 1
+            raise SystemError("AST constructor recursion depth mismatch (before=195, after=38)")
+        return parse(*arguments, **named)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(ast, "parse", failing)
+    assert parsed("x = 1").body[0].targets[0].id == "x" and left == [0]
