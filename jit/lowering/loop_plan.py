@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Final, cast
 
-from hlojit.ir.graph import Value
+from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.definition import Indexed
 from hlojit.lowering.body import Body
 from hlojit.lowering.element_access import Access
 from hlojit.lowering.element_forms import lane_kind
@@ -52,6 +53,10 @@ def element_nanoseconds(facts: Facts, target: Target, stored_bytes: int) -> floa
     compute = facts.cost / INSTRUCTIONS_PER_CYCLE / target.machine.gigahertz / native
     loaded = sum(max(8, KIND_BITS[load.kind]) // 8 for load in facts.loads if load.linear.variables)
     return max(compute, (loaded + stored_bytes) / target.machine.memory_bandwidth, 0.01)
+
+
+MOST_TOGETHER: Final = 8
+"""Elements that are put together one by one rather than as vectors of lanes."""
 
 
 def choose_lanes(facts: Facts, target: Target, *, widest_unroll: int | None = None) -> int:
@@ -184,12 +189,26 @@ class LoopPlan:
         return in_place_at(self.body, self.facts, self.index, self.mapping)
 
 
+def _is_put_together(body: Body, size: int) -> bool:
+    """Whether a few elements come from several places: what a vector would read there has just been written, one by one."""
+    members = body.members or tuple(root.producer for root in body.roots if root.producer is not None)
+    return size <= MOST_TOGETHER and any(map(_joins, members))
+
+
+def _joins(instruction: Instruction) -> bool:
+    """Whether its elements come from operands one after another, as a concatenation's do."""
+    definition = instruction.op
+    lowering = definition.lowering
+    moves = isinstance(lowering, Indexed) and lowering.moves and not lowering.looks_up
+    return moves and any(operand.variadic for operand in definition.operands)
+
+
 def plan_loop(body: Body, target: Target, space: Space, facts: Facts) -> LoopPlan:
     """The nest over a space that ``plan_space`` made."""
     extent = space.extents[-1] if space.extents else 1
     rows = math.prod(space.extents[:-1])
     stored = sum(root.tensor_type.element_type.itemsize for root in body.roots)
-    lanes = fitted_lanes(choose_lanes(facts, target), extent, target)
+    lanes = 1 if _is_put_together(body, rows * extent) else fitted_lanes(choose_lanes(facts, target), extent, target)
     units = divide(rows, extent, lanes, element_nanoseconds(facts, target, stored), target.machine)
     row_index = delinearized(variable("row", 0, rows - 1), space.extents[:-1])
     mapping = dict(zip(space.names[:-1], row_index))

@@ -93,13 +93,15 @@ def fori_loop(start: Any, stop: Any, body: Callable[[Any, Any], Any], state: Any
         return state
     ops.mark()
     start, stop = (_count(ops, each) for each in (start, stop))
-    result = loop(
-        ops,
-        lambda pair: pair[0] < stop,
-        lambda pair: (pair[0] + 1, body(pair[0], pair[1])),
-        (start, state),
-        "fori_loop",
-    )
+    low, high = (ops.ranges.of(ops.value(each, np.dtype(np.int64))) for each in (start, stop))
+
+    def step(pair: Any) -> Any:
+        number, carried = pair
+        if isinstance(number, Tracer):
+            ops.ranges.note(number.value, low[0], high[1] - 1)
+        return number + 1, body(number, carried)
+
+    result = loop(ops, lambda pair: pair[0] < stop, step, (start, state), "fori_loop")
     return result[1]
 
 

@@ -168,3 +168,32 @@ def test_what_is_noted_in_a_region_ends_with_it() -> None:
     assert ranges.of(number) == (0, 50)
     frames.pop()
     assert ranges.of(number) == (-5, 50)
+
+
+def counted(a: Any) -> Any:
+    made = np.zeros(len(a))
+
+    def body(i: Any, total: Any) -> Any:
+        made[i] = a[len(a) - 1 - i] + total
+        return total + a[i]
+
+    total = hlojit.fori_loop(0, len(a), body, 0.0)
+    _, rows = hlojit.scan(lambda s, x: (s + x, s * x), 0.0, a)
+    return made + total + rows
+
+
+def test_loops_in_explicit_form_count_within_their_limits() -> None:
+    np.testing.assert_array_equal(hlojit.jit(counted)(A), counted(A))
+    lowered = hlojit.jit(counted).lower(np.arange(300.0))
+    assert len(lowered.main.type.results) == 1
+
+
+def beyond_its_limit(a: Any, n: int) -> Any:
+    return hlojit.fori_loop(0, n, lambda i, total: total + a[i], 0.0)
+
+
+def test_a_limit_that_is_an_argument_is_checked() -> None:
+    compiled = hlojit.jit(beyond_its_limit)
+    assert compiled(A, 12) == A.sum() and compiled(A, 0) == 0 and compiled(A, -3) == 0
+    with pytest.raises(IndexError):
+        compiled(A, 13)
