@@ -69,6 +69,7 @@ check: $(STAMP)  ## format, lint, types, layers and fast tests (below 60 s)
 
 bench: $(STAMP)  ## hlojit and JAX turn by turn: ratios (a few minutes)
 	$(RUN) -m benchmarks
+	$(RUN) -m benchmarks.calls
 
 bench-functions: $(STAMP)  ## examples/functions, unchanged, beside NumPy, numba and JAX (ten minutes; ARGS="--names kalman sir" and others)
 	$(RUN) -m benchmarks.functions $(ARGS)

@@ -352,6 +352,22 @@ def tables() -> Snapshot:
     return scope if type(scope) is Snapshot else scope.snapshot()
 
 
+def conditions() -> tuple[ContextVar[Any], object, list[tuple[dict[str, Any], str, object]]]:
+    """What ``tables()`` goes by: a context variable and its value, and names in dictionaries with what they mean.
+
+    As long as all of this stays the same, so does what ``tables()`` returns.
+    """
+    scope = _scope.get()
+    found: list[tuple[dict[str, Any], str, object]] = []
+    if not isinstance(scope, Snapshot):
+        (scope or _process).snapshot()
+        each: Environment | None = scope or _process
+        while each is not None:
+            found += [(vars(each), name, getattr(each, name)) for name in ("_snapshot", "parent")]
+            each = each.parent
+    return _scope, scope, found
+
+
 def scope_for(home: Scope) -> Scope:
     """The scope for something that was made in the scope ``home`` and is used in the current context.
 

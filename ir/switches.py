@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final, final
+from typing import Any, Final, final
 
 from hlojit.ir.errors import HlojitError
 
@@ -38,6 +38,16 @@ class Switch:
     def text(self) -> str:
         """What the variable is set to, without spaces around it; empty where it is not set."""
         return os.environ.get(self.name, "").strip()
+
+    def conditions(self) -> list[tuple[dict[Any, Any], Any, object]] | None:
+        """What ``text`` goes by: names in dictionaries, and what they mean; None if that is not known of this Python.
+
+        The last one is the variable's own; ``None`` in the place of its value says that it is not set.
+        """
+        data, encode = getattr(os.environ, "_data", None), getattr(os.environ, "encodekey", None)
+        if type(data) is not dict or encode is None or type(os.environ) is not os._Environ:
+            return None
+        return [(vars(os), "environ", os.environ), (data, encode(self.name), data.get(encode(self.name)))]
 
     def choice(self, names: Sequence[str]) -> str:
         """The variable as one of some words, the first where it is not set; raises ``HlojitError`` for anything else."""
@@ -96,6 +106,13 @@ DISABLE_PLUGINS = Switch(
     "none",
     "comma-separated entry points not to load; `all` means all that are not hlojit's own",
     "when plugins are first needed",
+)
+DISPATCH = Switch(
+    "HLOJIT_DISPATCH",
+    "`native`",
+    "`python`: calls of jitted functions are answered by Python code each time, and never by native code "
+    "([decision](decisions/native-dispatch.md))",
+    "at the first calls of a kind",
 )
 NUM_THREADS = Switch(
     "HLOJIT_NUM_THREADS",
@@ -200,6 +217,7 @@ TRACEBACK = Switch(
 
 SWITCHES: Final = (
     BACKEND,
+    DISPATCH,
     CPU_DEVICES,
     COLLECTIVE_TIMEOUT,
     GPU_COLLECTIVES,

@@ -72,6 +72,7 @@ MAY_IMPORT = {
         "hlojit.arrays",
         "hlojit.plain_arrays",
         "hlojit.executable",
+        "hlojit.runtime",
     ),
 }
 """What the modules of a package may import of hlojit, at module level or inside functions."""

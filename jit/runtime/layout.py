@@ -14,7 +14,7 @@ record is the runtime's own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hlojit.lowering.abi import CONTEXT, Field, laid_out
@@ -46,12 +46,56 @@ dimensions...), output = (dtype object, rank, bytes, dimensions...).  An output 
 
 CALL_BYTES: Final = 8 * len(CALL)
 
+ENTRY: Final[Mapping[str, Field]] = laid_out(
+    (
+        (
+            "function",
+            "ptr",
+        ),  # C function (callee, arrays, count, null), or null: then the callee is called as Python does
+        ("callee", "ptr"),
+        ("positional", "i64"),  # arguments by position
+        ("named", "i64"),  # arguments by keyword
+        ("values", "i64"),  # room for these and all that is taken out of them or made of them
+        ("leaves", "i64"),  # room for what the program is called with
+        ("stack", "i64"),  # room for values that results are made of
+        ("results", "i64"),  # of the program
+        ("giving", "ptr"),  # operations that make the result; null: it is what the program returns
+        ("finish", "ptr"),  # Python callable (what the program returned, leaves) that does the same
+    )
+)
+"""One kind of call of a jitted function, followed by the operations that recognize it."""
 
-RECORDS: Final[Mapping[str, Mapping[str, Field]]] = {"context": CONTEXT, "call": CALL}
+ENTRY_BYTES: Final = 8 * len(ENTRY)
+
+FRAME: Final[Mapping[str, Field]] = laid_out(
+    (
+        ("values", "ptr"),
+        ("count", "i64"),  # of values
+        ("leaves", "ptr"),
+        ("leaf_count", "i64"),
+        ("keywords", "ptr"),  # names, or null
+        ("items", "ptr"),  # the program's results
+        ("stack", "ptr"),
+        ("height", "i64"),  # of the stack
+    )
+)
+"""What the operations of an entry work on, on the caller's stack."""
+
+MATCH: Final = tuple(
+    "keyword array number scalar same equal float type tuple list dict attribute constant state name member cell context "
+    "writable apart".split()
+)
+"""Operations that recognize a call (``matching.ll``), numbered from 1; 0 is the end."""
+
+GIVE: Final = tuple("check write item scalar number transposed constant tuple list dict python".split())
+"""Operations that make a call's result (``giving.ll``)."""
+
+
+RECORDS: Final[Mapping[str, Mapping[str, Field]]] = {"context": CONTEXT, "call": CALL, "entry": ENTRY, "frame": FRAME}
 
 
 def accessors(records: Mapping[str, Mapping[str, Field]] = RECORDS) -> str:
-    """LLVM IR of the accessor functions of records, by default of both of the runtime's."""
+    """LLVM IR of the accessor functions of records, by default of all of the runtime's."""
     lines = []
     for record, fields in records.items():
         for name, field in fields.items():
@@ -61,4 +105,39 @@ def accessors(records: Mapping[str, Mapping[str, Field]] = RECORDS) -> str:
                 "  ret ptr %field",
                 "}",
             ]
+    return "\n".join(lines) + "\n"
+
+
+def interpreter(name: str, operations: Sequence[str]) -> str:
+    """LLVM IR of the function that does one operation behind the other: ``@interpret.NAME(frame, operations)``."""
+    numbered = list(enumerate(operations, 1))
+    cases = " ".join(f"i64 {number}, label %do.{each}" for number, each in numbered)
+    following = ", ".join(f"[ %next.{each}, %do.{each} ]" for _, each in numbered)
+    lines = [
+        f"define private ptr @interpret.{name}(ptr %frame, ptr %begin) {{",
+        "entry:",
+        "  br label %head",
+        "head:",
+        "  %at = phi ptr [ %begin, %entry ], [ %next, %after ]",
+        "  %code = load i64, ptr %at, align 8",
+        "  %operands = getelementptr inbounds i64, ptr %at, i64 1",
+        f"  switch i64 %code, label %done [ {cases} ]",
+    ]
+    for _, each in numbered:
+        lines += [
+            f"do.{each}:",
+            f"  %next.{each} = call ptr @{name}.{each}(ptr %frame, ptr %operands)",
+            "  br label %after",
+        ]
+    lines += [
+        "after:",
+        f"  %next = phi ptr {following}",
+        "  %is_no = icmp eq ptr %next, null",
+        "  br i1 %is_no, label %no, label %head",
+        "done:",
+        "  ret ptr %at",
+        "no:",
+        "  ret ptr null",
+        "}",
+    ]
     return "\n".join(lines) + "\n"

@@ -64,6 +64,8 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
     "hlojit_library_close": (ctypes.c_int64, ()),
     "hlojit_library_open": (None, ()),
     "hlojit_call_counters": (ctypes.c_void_p, ()),
+    "hlojit_dispatch_setup": (None, (ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)),
+    "hlojit_dispatched": (ctypes.c_int64, ()),
 }
 """What Python calls: result and parameter types."""
 
@@ -83,6 +85,39 @@ _PYTHON_API: Final = (
     "PyTuple_SetItem",
     "PyObject_Vectorcall",
     "PyObject_CallFunction",
+    "PyObject_CallFunctionObjArgs",
+    "PyObject_GenericGetDict",
+    "PyObject_GetAttr",
+    "PyObject_GetItem",
+    "PyObject_RichCompareBool",
+    "PyErr_ExceptionMatches",
+    "PyErr_Fetch",
+    "PyErr_NoMemory",
+    "PyErr_NormalizeException",
+    "PyErr_Restore",
+    "PyException_GetTraceback",
+    "PyException_SetTraceback",
+    "PyBool_FromLong",
+    "PyCell_Get",
+    "PyComplex_ImagAsDouble",
+    "PyComplex_RealAsDouble",
+    "PyContextVar_Get",
+    "PyDict_GetItemWithError",
+    "PyDict_New",
+    "PyDict_Next",
+    "PyDict_SetItem",
+    "PyDict_Size",
+    "PyFloat_AsDouble",
+    "PyFloat_FromDouble",
+    "PyList_GetItem",
+    "PyList_New",
+    "PyList_SetItem",
+    "PyList_Size",
+    "PyLong_AsLongLongAndOverflow",
+    "PyLong_FromLongLong",
+    "PyExc_Exception",
+    "PyFloat_Type",
+    "PyTuple_Type",
 )
 _LINUX_API: Final = (
     "syscall",
@@ -98,7 +133,15 @@ _LINUX_API: Final = (
     "memset",
 )
 _OTHER_API: Final = ("malloc", "free", "memcpy", "memset")
-_NUMPY_API: Final = {"PyArray_Type": 2, "PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}
+_NUMPY_API: Final = {
+    "PyArray_Type": 2,
+    "PyArray_CopyInto": 50,
+    "PyArray_Scalar": 60,
+    "PyArray_FromScalar": 61,
+    "PyArray_NewFromDescr": 94,
+    "PyArray_Transpose": 123,
+    "PyArray_SetBaseObject": 282,
+}
 """Positions in NumPy's table of C functions, which are part of its binary interface."""
 
 _FORK_HANDLERS: Final = ("hlojit_fork_prepare", "hlojit_fork_parent", "hlojit_python_fork_child")
@@ -134,7 +177,9 @@ def core_source(triple: str) -> str:
 def python_source() -> str:
     """The LLVM IR of the part that knows Python, for this interpreter and its NumPy."""
     offsets = objects.measure() or objects.expected()
-    return "\n".join([offsets.llvm_ir(), layout.accessors(), *_texts("python.ll", "donation.ll", "call.ll")])
+    texts = _texts("python.ll", "donation.ll", "call.ll", "matching.ll", "giving.ll", "dispatch.ll")
+    interpreters = [layout.interpreter("match", layout.MATCH), layout.interpreter("give", layout.GIVE)]
+    return "\n".join([offsets.llvm_ir(), layout.accessors(), *texts, *interpreters])
 
 
 def _texts(*names: str) -> list[str]:
@@ -170,7 +215,7 @@ class Native:
         target = loading.process_target()
         core = loading.kept_object(core_source(target.triple), target, pipeline="inline")
         python = loading.kept_object(python_source(), target, pipeline="inline")
-        entries = ("hlojit_call", "hlojit_run", "hlojit_execute_beside")
+        entries = ("hlojit_call", "hlojit_run", "hlojit_execute_beside", "hlojit_dispatch")
         exports = (*GENERATED_CODE_SYMBOLS, *_FUNCTIONS, *entries, *_FORK_HANDLERS)
         code = loading.load_objects([core, python], exports, core_imports() | _python_imports())
         # Destructors of arrays and sleeping workers outlive every Python object.

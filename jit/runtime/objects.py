@@ -21,11 +21,13 @@ class ObjectLayout:
     """Byte offsets of fields, from the start of the object."""
 
     type: int
+    tuple_size: int
     tuple_item: int
     bytes_data: int
     array_data: int
     array_rank: int
     array_shape: int
+    array_strides: int
     array_base: int
     array_dtype: int
     array_flags: int
@@ -46,11 +48,13 @@ def expected() -> ObjectLayout:
     header = object.__basicsize__
     return ObjectLayout(
         type=header - 8,
+        tuple_size=header,
         tuple_item=tuple.__basicsize__,
         bytes_data=bytes.__basicsize__ - 1,
         array_data=header,
         array_rank=header + 8,
         array_shape=header + 16,
+        array_strides=header + 24,
         array_base=header + 32,
         array_dtype=header + 40,
         array_flags=header + 48,
@@ -65,11 +69,13 @@ def _agrees(layout: ObjectLayout, array: np.ndarray[Any, Any]) -> bool:
         array.flags.c_contiguous | array.flags.owndata << 2 | array.flags.aligned << 8 | array.flags.writeable << 10
     )
     shape = _word(address + layout.array_shape) if array.ndim else 0
+    strides = _word(address + layout.array_strides) if array.ndim else 0
     return (
         _word(address + layout.type) == id(np.ndarray)
         and _word(address + layout.array_data) == array.ctypes.data
         and ctypes.c_int.from_address(address + layout.array_rank).value == array.ndim
         and all(_word(shape + 8 * axis) == extent for axis, extent in enumerate(array.shape))
+        and all(_word(strides + 8 * axis) == stride % (1 << 64) for axis, stride in enumerate(array.strides))
         and _word(address + layout.array_base) == (0 if array.base is None else id(array.base))
         and _word(address + layout.array_dtype) == id(array.dtype)
         and flags & 0x505 == expected_flags
@@ -101,8 +107,8 @@ def measure() -> ObjectLayout | None:
     if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
         return None
     layout = expected()
-    holder = (object(),)
-    if _word(id(holder) + layout.tuple_item) != id(holder[0]):
+    holder = (object(), None, None)
+    if _word(id(holder) + layout.tuple_item) != id(holder[0]) or _word(id(holder) + layout.tuple_size) != len(holder):
         return None
     text = b"hlojit01"
     if ctypes.string_at(id(text) + layout.bytes_data, len(text)) != text:

@@ -28,11 +28,13 @@ from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.in_flight import InFlight, Role
-from hlojit.ir.switches import BACKEND
+from hlojit.ir.switches import BACKEND, DISPATCH
+from hlojit.runtime.dispatcher import Dispatched, install, is_possible
 from hlojit.tracing.arguments import as_array, signature_of_array, without_layout
 from hlojit.tracing.callables import name_of, signature_of
 from hlojit.tracing.containers import LEAF, Structure, unflatten
 from hlojit.tracing.donated import DonatedParameters, argument_names, argument_numbers
+from hlojit.tracing.entries import Seen, entry_of
 from hlojit.tracing.guards import Guards
 from hlojit.tracing.outcomes import Outcome, aliases
 from hlojit.tracing.recorder import Recorder
@@ -46,6 +48,10 @@ from hlojit.tracing.tracer import Tracer
 
 _KEPT_ENVIRONMENTS = 4
 """Of how many earlier sets of plugins a jitted function keeps the compiled forms."""
+_MOST_ENTRIES = 8
+"""Kinds of calls that native code looks at, one after the other, the last one that Python answered first."""
+_ALWAYS_REMEMBERED, _REMEMBERED_EVERY = 32, 64
+"""Of the calls that Python answers so many become entries; then one of so many, as there are more kinds than entries."""
 
 
 @final
@@ -88,7 +94,7 @@ _compilations = InFlight()
 """By function and signature."""
 
 
-class JittedFunction:
+class JittedFunction(Dispatched):
     """A traced and compiled function; calling it compiles it once per signature."""
 
     def __init__(
@@ -115,6 +121,8 @@ class JittedFunction:
         self.plugins = tuple(plugins)
         self._compiled: dict[tuple[Any, ...], _Compiled] = {}
         self._guards: Guards | None = None
+        self._entries = ()
+        self._calls_in_python = 0
         self._by_types: dict[tuple[Any, ...], _Compiled] = {}
         """The same for arrays on devices that are arguments themselves."""
         unknown = self.static_argnames - set(self.signature.parameters)
@@ -139,6 +147,7 @@ class JittedFunction:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
+        # Native code comes in its place (``dispatcher.install``), and calls this where it knows no better.
         try:
             self._renew()
             found = None if named else self._known(arguments)
@@ -149,9 +158,12 @@ class JittedFunction:
                 # Called from a function that is being traced: part of that graph.
                 with registry().using(*self.plugins):
                     return substitute(self.function)(*arguments, **named)
-            leaves, arrays, compiled, tables_identity = self._prepared(call)
-            self._note(arguments, named, compiled, tables_identity)
-            return compiled.results(compiled.call(*arrays), leaves)
+            guards, static = self._guards, self._static
+            leaves, arrays, compiled, key = self._prepared(call)
+            self._note(arguments, named, compiled, key[-1])
+            result = compiled.results(compiled.call(*arrays), leaves)
+            self._remember(call, compiled, key, guards, static)
+            return result
         except Exception as error:
             report(error)
             raise
@@ -166,8 +178,8 @@ class JittedFunction:
             found = None if named else self._known(arguments)
             if found is not None:
                 return self._started(found, arguments, arguments)
-            leaves, arrays, compiled, tables_identity = self._prepared(self._call_of(arguments, named))
-            self._note(arguments, named, compiled, tables_identity)
+            leaves, arrays, compiled, key = self._prepared(self._call_of(arguments, named))
+            self._note(arguments, named, compiled, key[-1])
             return self._started(compiled, arrays, leaves)
         except Exception as error:
             report(error)
@@ -207,6 +219,7 @@ class JittedFunction:
             # Looked at before it is traced: what changes meanwhile is seen by the next call.
             self._guards = Guards(self.function)
             self._compiled, self._by_types = {}, {}
+            self._entries = ()
 
     def _known(self, arguments: tuple[Any, ...]) -> _Compiled | None:
         """What is compiled for arrays on devices, found by their types as they are; None of other arguments."""
@@ -261,18 +274,42 @@ class JittedFunction:
                 if not needed:
                     raise
             self._static |= needed
+            self._entries = ()
             call = self._call_of(call.arguments, call.named)
 
-    def _prepared(self, call: _Call) -> tuple[Sequence[Any], list[NDArray | Array], _Compiled, str]:
-        """The leaves and arrays of a call, what is compiled for them, and for which plugins."""
+    def _remember(
+        self, call: _Call, compiled: _Compiled, key: tuple[Any, ...], guards: Guards | None, static: frozenset[str]
+    ) -> None:
+        """Have native code answer the next call like this one."""
+        self._calls_in_python += 1
+        is_rare = self._calls_in_python > _ALWAYS_REMEMBERED and self._calls_in_python % _REMEMBERED_EVERY
+        if is_rare or guards is None or self._seed is not None or static != self._static:
+            return
+        if DISPATCH.choice(("native", "python")) != "native" or not is_possible():
+            return
+        seen = Seen(
+            call.arguments, call.named, call.leaves, call.structure, self.signature, static, guards,
+            self.backend is not None, compiled.call, compiled.executable, compiled.outcome, compiled.structure, compiled.results,
+        )  # fmt: skip
+        made = entry_of(seen)
+        if made is None or key[-2:] != (self.backend or BACKEND.text(), tables().identity):
+            return
+        install(JittedFunction, report)
+        self._entries = (made, *self._entries[: _MOST_ENTRIES - 1])
+        if self._guards is not guards or self._static != static:
+            # Another thread found names bound again.
+            self._entries = ()
+
+    def _prepared(self, call: _Call) -> tuple[Sequence[Any], list[NDArray | Array], _Compiled, tuple[Any, ...]]:
+        """The leaves and arrays of a call, what is compiled for them, and by which key."""
         return self._specialized(
             call, lambda each: (each.leaves, *self._prepare(each.leaves, each.structure, each.dynamic, each.static))
         )
 
     def _prepare(
         self, leaves: Sequence[Any], structure: Structure, dynamic: Any, static: StaticArguments
-    ) -> tuple[list[NDArray | Array], _Compiled, str]:
-        """The arrays of a call, what is compiled for them, and for which plugins."""
+    ) -> tuple[list[NDArray | Array], _Compiled, tuple[Any, ...]]:
+        """The arrays of a call, what is compiled for them, and by which key."""
         arrays = [leaf if type(leaf) is np.ndarray else as_array(leaf) for leaf in leaves]
         signature = tuple(map(signature_of_array, leaves, arrays))
         # What is registered, not when: under the same plugins the same code serves again.
@@ -286,7 +323,7 @@ class JittedFunction:
             found = self._compile(key, dynamic, static, arrays)
         if found.outcome is not None and found.outcome.writes:
             found = self._writing(found, key, dynamic, static, leaves, arrays)
-        return arrays, found, key[-1]
+        return arrays, found, key
 
     def _writing(
         self,

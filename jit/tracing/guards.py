@@ -27,26 +27,31 @@ _NOTHING: Final = object()
 class Guards:
     """The names that one function reads, and what they meant when it was looked at."""
 
-    __slots__ = ("_cell_names", "_cells", "_names")
+    __slots__ = ("_cell_names", "cells", "names")
 
     def __init__(self, function: Callable[..., Any]):
-        self._names: list[tuple[Mapping[str, Any], str, Any]] = []
-        self._cells: list[tuple[CellType, Any]] = []
+        self.names: list[tuple[Mapping[str, Any], str, Any]] = []
+        self.cells: list[tuple[CellType, Any]] = []
         self._cell_names: list[str] = []
         self._follow(function, set())
 
     def hold(self) -> bool:
         """Whether every name still means the same object."""
-        for mapping, name, value in self._names:
+        for mapping, name, value in self.names:
             if mapping.get(name, _NOTHING) is not value:
                 return False
-        return all(_contents(cell) is value for cell, value in self._cells)
+        return all(_contents(cell) is value for cell, value in self.cells)
+
+    @staticmethod
+    def is_nothing(value: object) -> bool:
+        """Whether this stands for a name that means nothing."""
+        return value is _NOTHING
 
     def values(self) -> Iterator[tuple[str, Any]]:
         """What the names mean now."""
-        for mapping, name, _ in self._names:
+        for mapping, name, _ in self.names:
             yield name, mapping.get(name)
-        for name, (cell, _) in zip(self._cell_names, self._cells):
+        for name, (cell, _) in zip(self._cell_names, self.cells):
             yield name, _contents(cell)
 
     def _follow(self, function: Any, seen: set[int]) -> None:
@@ -69,11 +74,11 @@ class Guards:
             for name in sorted(names & mapping.keys()):
                 # Nobody gives another module the name `np`, and every function has some.
                 if not isinstance(mapping[name], ModuleType):
-                    self._names.append((mapping, name, mapping[name]))
+                    self.names.append((mapping, name, mapping[name]))
                     found.append(mapping[name])
         self._cell_names += function.__code__.co_freevars
         for cell in function.__closure__ or ():
-            self._cells.append((cell, _contents(cell)))
+            self.cells.append((cell, _contents(cell)))
             found.append(_contents(cell))
         for value in found:
             if callable(value) and not isinstance(value, (type, np.ufunc)):

@@ -1,0 +1,132 @@
+"""What a call of a jitted function costs beside numba and JAX, turn by turn in one process: ``python -m benchmarks.calls``.
+
+Programs are so small that nearly all of the time is the call.  Figures are the least of many rounds, in microseconds; a peer that
+is not installed, or that has no such kind of argument, has none.  ``--output FILE`` writes them as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.__main__ import machine
+
+ROUNDS, RUNS = 25, 4000
+
+
+class Case(NamedTuple):
+    """One kind of call; ``options`` are those of ``hlojit.jit``."""
+
+    name: str
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    named: Mapping[str, Any] = MappingProxyType({})
+    options: Mapping[str, Any] = MappingProxyType({})
+    peers: tuple[str, ...] = ("numba", "jax")
+
+
+rate = 2.0
+
+
+def cases() -> Iterator[Case]:
+    """All kinds of calls."""
+    x = np.arange(8.0)
+    six = {name: x.copy() for name in "abcdef"}
+
+    def of_name(x: Any) -> Any:
+        return x * rate
+
+    def writing(x: Any, y: Any) -> None:
+        x += y
+
+    def in_steps(x: Any, n: Any) -> Any:
+        return x * n
+
+    yield Case("x + x", lambda x: x + x, (x,))
+    yield Case("x + 1.5", lambda x, y: x + y, (x, 1.5))
+    yield Case("a number of NumPy's", lambda x, y: x + y, (x, np.float64(1.5)))
+    yield Case("keyword", lambda x, y: x + y, (x,), {"y": x})
+    yield Case("global name", of_name, (x,))
+    yield Case("static", in_steps, (x, 3), {}, {"static_argnames": "n"}, ())
+    yield Case("ten arrays", lambda a, b, c, d, e, f, g, h, i, j: a + b + c + d + e + f + g + h + i + j, (x,) * 10)
+    yield Case("dict of six", lambda p: p["a"] + p["b"] + p["c"] + p["d"] + p["e"] + p["f"], (six,), {}, {}, ("jax",))
+    yield Case("tuple of results", lambda x: (x + 1, x + 2), (x,))
+    yield Case("a number as result", lambda x: x.sum(), (x,))
+    yield Case("written argument", writing, (x.copy(), np.zeros(8)), {}, {}, ("numba",))
+
+
+def systems(case: Case) -> dict[str, Callable[..., Any]]:
+    """The function as every system has it."""
+    import hlojit
+
+    found: dict[str, Callable[..., Any]] = {"hlojit": hlojit.jit(case.function, **case.options)}
+    if "numba" in case.peers and importlib.util.find_spec("numba"):
+        import numba
+
+        found["numba"] = numba.njit(case.function)
+    if "jax" in case.peers and importlib.util.find_spec("jax"):
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+        found["jax"] = jax.jit(case.function)
+    found["numpy"] = case.function
+    return found
+
+
+def measure(case: Case, rounds: int) -> dict[str, Any]:
+    """Time one kind of call, turn by turn."""
+    functions = systems(case)
+    seconds = dict.fromkeys(functions, float("inf"))
+    arguments, named = case.arguments, case.named
+    for function in functions.values():
+        for _ in range(3):
+            function(*arguments, **named)
+    for _ in range(rounds):
+        for system, function in functions.items():
+            runs = range(RUNS if system != "jax" else RUNS // 10)
+            start = time.perf_counter()
+            if named:
+                for _ in runs:
+                    function(*arguments, **named)
+            else:
+                for _ in runs:
+                    function(*arguments)
+            seconds[system] = min(seconds[system], (time.perf_counter() - start) / len(runs))
+    return {"name": case.name, "microseconds": {system: round(each * 1e6, 3) for system, each in seconds.items()}}
+
+
+def page(result: dict[str, Any]) -> str:
+    """A result file as Markdown."""
+    peers = ("hlojit", "numba", "jax", "numpy")
+    lines = [f"| call, us | {' | '.join(peers)} |", "|---|" + "---:|" * len(peers)]
+    for row in result["rows"]:
+        cells = (f"{row['microseconds'][peer]:.2f}" if peer in row["microseconds"] else "" for peer in peers)
+        lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run all of them and print, or write, what was measured."""
+    parser = argparse.ArgumentParser(prog="benchmarks.calls", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--output", type=Path, help="write the figures as JSON")
+    options = parser.parse_args()
+    rows = [measure(case, options.rounds) for case in cases()]
+    result = {"machine": machine(), "rows": rows}
+    if options.output:
+        lines = ",\n ".join(json.dumps(row) for row in rows)
+        options.output.write_text(f'{{"machine": {json.dumps(result["machine"])},\n"rows": [\n {lines}\n]}}\n')
+    print(page(result))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
