@@ -372,9 +372,13 @@ class HostEmitter:
         self._nested(step.condition)
         b.branch_if(self._flag(step.predicate), body, end)
         b.begin_block(body)
+        self._begin_body(step)
         self._nested(step.body)
         b.branch(head)
         b.begin_block(end)
+
+    def _begin_body(self, step: Loop) -> None:
+        """What functions of loops know there."""
 
     def _branch(self, step: Branch) -> None:
         b = self.builder

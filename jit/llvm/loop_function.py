@@ -147,10 +147,25 @@ class LoopEmitter(HostEmitter):
     def _loop(self, step: Loop) -> None:
         self._emit_loop(step)
 
+    def _begin_body(self, step: Loop) -> None:
+        """Tell LLVM what is known of counters: what they index needs no clamps."""
+        b = self.builder
+        for counted in step.counted:
+            if counted.buffer not in self._own:
+                continue
+            b.declare("llvm.assume", "declare void @llvm.assume(i1)")
+            kind, sign = f"i{counted.element.bits}", "s" if counted.element.signed else "u"
+            value = b.load(kind, self._own[counted.buffer])
+            for relation, bound in ((f"{sign}ge", counted.low), (f"{sign}le", counted.high)):
+                holds = b.icmp(relation, value, b.constant(kind, bound))
+                b.line(f"call void @llvm.assume(i1 {holds.text})")
+
     def _poll_in(self, step: Loop) -> None:
         """Ask whether to stop, every so many iterations of any loop of this function."""
         b = self.builder
-        interval = poll_interval([*step.condition, *step.body])
+        interval = poll_interval(step)
+        if interval == 0:
+            return
         if interval == 1:
             self._poll()
             return

@@ -104,11 +104,33 @@ def plan_loop_functions(program: Program) -> list[LoopFunction]:
     return functions
 
 
-def poll_interval(steps: Sequence[Step]) -> int:
-    """Every how many iterations a loop asks whether to stop: a power of two."""
-    nanoseconds = 0.5 + sum(_nanoseconds(step) for step in steps if isinstance(step, Launch))
+def poll_interval(loop: Loop) -> int:
+    """Every how many iterations a loop asks whether to stop: a power of two; 0 if it ends before it would."""
+    nanoseconds = _round_nanoseconds(loop)
+    if _is_short(loop, nanoseconds):
+        return 0
     interval = int(min(LONGEST_INTERVAL, max(1.0, POLL_NANOSECONDS / nanoseconds)))
     return 1 << (interval.bit_length() - 1)
+
+
+def _is_short(loop: Loop, round_nanoseconds: float) -> bool:
+    rounds = loop.most_rounds
+    return rounds is not None and rounds < LONGEST_INTERVAL and rounds * round_nanoseconds < POLL_NANOSECONDS
+
+
+def _round_nanoseconds(loop: Loop) -> float:
+    """Of one iteration; loops in there that ask themselves count as one of theirs."""
+    total = 0.5
+    work: list[tuple[Step, float]] = [(step, 1.0) for steps in loop.nested for step in steps]
+    while work:
+        step, times = work.pop()
+        if isinstance(step, Launch):
+            total += times * _nanoseconds(step)
+        elif isinstance(step, Loop) and step.most_rounds is not None:
+            total += times * 0.5
+            times *= step.most_rounds
+        work += [(each, times) for steps in step.nested for each in steps]
+    return total
 
 
 def _nanoseconds(launch: Launch) -> float:

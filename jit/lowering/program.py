@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.location import UNKNOWN, Location
 from hlojit.ir.sizes import Size
@@ -198,6 +199,16 @@ class PointCell(Step):
         return (self.cell,)
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """An integer in a buffer that lies between these, both included, where the body of a loop begins."""
+
+    buffer: Buffer
+    low: int
+    high: int
+    element: IntegerType
+
+
 @dataclass(slots=True)
 class Loop(Step):
     """Run ``condition``; while the ``predicate`` byte is not zero, run ``body`` and ``condition`` again."""
@@ -205,6 +216,9 @@ class Loop(Step):
     condition: list[Step]
     predicate: Buffer
     body: list[Step]
+    counted: tuple[Counted, ...] = ()
+    most_rounds: int | None = None
+    """How often the body runs at most, if that is known."""
 
     @property
     def reads(self) -> Sequence[Buffer]:

@@ -17,6 +17,7 @@ from typing import Final
 
 from hlojit.ir.donation import ALIASING_OUTPUT, donated_arguments
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Block, Function, Instruction, Value
 from hlojit.ir.location import Location
 from hlojit.ir.ops.definition import Trait
@@ -27,6 +28,7 @@ from hlojit.lowering.alias_analysis import AliasAnalysis, KernelSource, is_alias
 from hlojit.lowering.arena import ALIGNMENT
 from hlojit.lowering.buffer_assignment import assign_buffers
 from hlojit.lowering.copy_insertion import CopyInsertion, Placement
+from hlojit.lowering.counted_loops import Counter, counters_of
 from hlojit.lowering.instruction_order import InstructionOrder
 from hlojit.lowering.program import (
     Begin,
@@ -35,6 +37,7 @@ from hlojit.lowering.program import (
     BufferKind,
     Collective,
     CollectiveKind,
+    Counted,
     Launch,
     Loop,
     PointCell,
@@ -215,9 +218,17 @@ class StepEmitter:
 
     def _loop(self, instruction: Instruction) -> Loop:
         condition, body = instruction.regions
-        step = Loop([], self.buffer(condition.returned[0]), [])
+        counters = counters_of(instruction)
+        counted = tuple(self._counted(body.arguments[each.position], each) for each in counters)
+        rounds = min((each.rounds for each in counters), default=None)
+        step = Loop([], self.buffer(condition.returned[0]), [], counted, rounds)
         self._work += [(condition, step.condition), (body, step.body)]
         return step
+
+    def _counted(self, argument: Value, counter: Counter) -> Counted:
+        element = argument.tensor_type.element_type
+        assert isinstance(element, IntegerType)
+        return Counted(self.buffer(argument), counter.low, counter.high, element)
 
     def _branch(self, instruction: Instruction) -> Branch:
         index = instruction.operands[0]
