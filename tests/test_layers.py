@@ -65,6 +65,7 @@ MAY_IMPORT = {
     # What rewrites source knows nothing of arrays or graphs: a runtime brings them.
     "hlojit.tracing.rewriting": (*IR, "hlojit.tracing.places", "hlojit.tracing.rewriting"),
     "hlojit.transforms": (*EXTENSIONS, "hlojit.tracing", "hlojit.transforms"),
+    "hlojit.random": (*EXTENSIONS, "hlojit.tracing", "hlojit.transforms", "hlojit.random"),
     "hlojit.tracing": (
         *EXTENSIONS,
         "hlojit.tracing",
@@ -150,6 +151,7 @@ JIT_ORDER = (
     ("kernel_report", "lowered", "new_plugin"),
     ("tracing",),
     ("transforms",),
+    ("random",),
     ("testing",),
     ("command",),
     ("__main__",),

@@ -32,7 +32,7 @@ def split_dimension(shape: Sequence[int]) -> int:
     return int(np.argmax(shape))
 
 
-class _Words:
+class Words:
     """Arithmetic on unsigned words of one shape; Python numbers become constants of the other operand's type."""
 
     def __init__(self, builder: Builder):
@@ -72,7 +72,7 @@ class _Words:
 
 def expand_rng_bit_generator(builder: Builder, instruction: Instruction) -> Sequence[Value]:
     """The new state and the random elements."""
-    words = _Words(builder)
+    words = Words(builder)
     type = instruction.results[1].tensor_type
     state = _state_words(builder, instruction.operands[0])
     bits = 64 if type.element_type.bits == 64 else 32
@@ -119,17 +119,17 @@ def _state_back(b: Builder, words: Sequence[Value], type: TensorType) -> Value:
     return b.bitcast_convert(joined, type) if type.element_type.name != "ui64" else joined
 
 
-def _counters(words: _Words, start: Value, count: int) -> Value:
+def _counters(words: Words, start: Value, count: int) -> Value:
     steps = words.b.iota(tensor((count,), "ui64"), 0)
     return words.op("add", steps, start)
 
 
-def _threefry(words: _Words, key: Value, counters: Value) -> tuple[Value, Value]:
-    first, second = words.low(key), words.high(key)
+def threefry(words: Words, key: tuple[Value, Value], counter: tuple[Value, Value]) -> tuple[Value, Value]:
+    """Threefry-2x32 with 20 rounds: of words of 32 bits; those of the key may be scalars."""
+    first, second = key
     third = words.op("xor", words.op("xor", first, second), THREEFRY_PARITY)
     keys = (first, second, third)
-    x = words.op("add", words.low(counters), keys[0])
-    y = words.op("add", words.high(counters), keys[1])
+    x, y = (words.op("add", word, each) for word, each in zip(counter, keys))
     for group in range(5):
         for rotation in THREEFRY_ROTATIONS[group % 2]:
             x = words.op("add", x, y)
@@ -139,17 +139,45 @@ def _threefry(words: _Words, key: Value, counters: Value) -> tuple[Value, Value]
     return x, y
 
 
-def _threefry_bits(words: _Words, state: list[Value], shape: tuple[int, ...], bits: int) -> tuple[list[Value], Value]:
+def philox(words: Words, key: tuple[Value, Value], counter: tuple[Value, Value, Value, Value]) -> list[Value]:
+    """Philox-4x32 with 10 rounds: four words of 32 bits of each counter; those of the key may be scalars."""
+    (a, b), (x, y, z, w) = key, counter
+    for _ in range(10):
+        first_low, first_high = words.product(x, PHILOX_MULTIPLIERS[0])
+        second_low, second_high = words.product(z, PHILOX_MULTIPLIERS[1])
+        x, y = words.op("xor", words.op("xor", second_high, y), a), second_low
+        z, w = words.op("xor", words.op("xor", first_high, w), b), first_low
+        a, b = words.op("add", a, PHILOX_KEY_STEPS[0]), words.op("add", b, PHILOX_KEY_STEPS[1])
+    return [x, y, z, w]
+
+
+def interleaved(b: Builder, parts: Sequence[Value], size: int) -> Value:
+    """The first ``size`` words: one of each part, then the next of each."""
+    count = parts[0].tensor_type.size
+    columns = [b.reshape(part, (count, 1)) for part in parts]
+    flat = b.reshape(b.create("concatenate", columns, attributes={"dimension": 1}).result, (count * len(parts),))
+    limits = {"start_indices": (0,), "limit_indices": (size,), "strides": (1,)}
+    found: Value = b.create("slice", [flat], attributes=limits).result
+    return found
+
+
+def _threefry_of(words: Words, state: list[Value], count: int) -> tuple[Value, Value]:
+    counters = _counters(words, state[1], count)
+    key, counter = ((words.low(each), words.high(each)) for each in (state[0], counters))
+    return threefry(words, key, counter)
+
+
+def _threefry_bits(words: Words, state: list[Value], shape: tuple[int, ...], bits: int) -> tuple[list[Value], Value]:
     b = words.b
     if bits == 64:
         count = math.prod(shape)
-        drawn = words.join(*_threefry(words, state[0], _counters(words, state[1], count)))
+        drawn = words.join(*_threefry_of(words, state, count))
         return [state[0], words.op("add", state[1], count), *state[2:]], b.reshape(drawn, shape)
     full = shape or (1,)
     split = split_dimension(full)
     half = (*full[:split], -(-full[split] // 2), *full[split + 1 :])
     count = math.prod(half)
-    pair = _threefry(words, state[0], _counters(words, state[1], count))
+    pair = _threefry_of(words, state, count)
     spread = (*half[: split + 1], 1, *half[split + 1 :])
     parts = [b.reshape(word, spread) for word in pair]
     stacked = b.create("concatenate", parts, attributes={"dimension": split + 1}).result
@@ -160,7 +188,7 @@ def _threefry_bits(words: _Words, state: list[Value], shape: tuple[int, ...], bi
     return [state[0], words.op("add", state[1], count), *state[2:]], b.reshape(drawn, shape)
 
 
-def _philox_bits(words: _Words, state: list[Value], shape: tuple[int, ...], bits: int) -> tuple[list[Value], Value]:
+def _philox_bits(words: Words, state: list[Value], shape: tuple[int, ...], bits: int) -> tuple[list[Value], Value]:
     b = words.b
     size = math.prod(shape)
     blocks = -(-size * (2 if bits == 64 else 1) // 4)
@@ -168,22 +196,10 @@ def _philox_bits(words: _Words, state: list[Value], shape: tuple[int, ...], bits
     lows = _counters(words, low, blocks)
     carried = b.compare(lows, b.broadcast_in_dim(low, (blocks,)), "LT")
     highs = words.op("add", b.convert(carried, "ui64"), high)
-    x, y, z, w = words.low(lows), words.high(lows), words.low(highs), words.high(highs)
-    key_a, key_b = words.low(state[0]), words.high(state[0])
-    for _ in range(10):
-        first_low, first_high = words.product(x, PHILOX_MULTIPLIERS[0])
-        second_low, second_high = words.product(z, PHILOX_MULTIPLIERS[1])
-        x, y = words.op("xor", words.op("xor", second_high, y), key_a), second_low
-        z, w = words.op("xor", words.op("xor", first_high, w), key_b), first_low
-        key_a = words.op("add", key_a, PHILOX_KEY_STEPS[0])
-        key_b = words.op("add", key_b, PHILOX_KEY_STEPS[1])
+    key = (words.low(state[0]), words.high(state[0]))
+    x, y, z, w = philox(words, key, (words.low(lows), words.high(lows), words.low(highs), words.high(highs)))
     outputs = [words.join(x, y), words.join(z, w)] if bits == 64 else [x, y, z, w]
-    parts = [b.reshape(output, (blocks, 1)) for output in outputs]
-    stacked = b.create("concatenate", parts, attributes={"dimension": 1}).result
-    flat = b.reshape(stacked, (blocks * len(outputs),))
-    drawn = b.create(
-        "slice", [flat], attributes={"start_indices": (0,), "limit_indices": (size,), "strides": (1,)}
-    ).result
+    drawn = interleaved(b, outputs, size)
     new_low = words.op("add", low, blocks)
     new_state = [state[0], new_low, *state[2:]]
     if len(state) > 2:
@@ -192,7 +208,7 @@ def _philox_bits(words: _Words, state: list[Value], shape: tuple[int, ...], bits
     return new_state, b.reshape(drawn, shape)
 
 
-def _as_elements(words: _Words, drawn: Value, type: TensorType) -> Value:
+def _as_elements(words: Words, drawn: Value, type: TensorType) -> Value:
     """Random words as elements: their low bits, taken as the element type's."""
     b = words.b
     element: Any = type.element_type

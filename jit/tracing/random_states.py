@@ -40,8 +40,8 @@ class RandomStates:
         if used:
             raise TracingError(
                 f"numbers were drawn from {' and '.join(used)} while the function was traced: every call would have the same; "
-                "draw them outside and pass them as an argument, or make the generator inside of a seed: "
-                "np.random.default_rng(0)"
+                "draw them outside and pass them as an argument, draw inside by a key that is an argument, with hlojit.random "
+                "(key = hlojit.random.key(0)), or make the generator inside of a seed: np.random.default_rng(0)"
             )
 
 

@@ -27,7 +27,8 @@ _FILE: Final = f"{_ONCE}, and pass what was read as an argument"
 _WRITTEN: Final = "would write once, while the function is traced; return the array, and write it outside"
 _DRAWN: Final = (
     "draws numbers while the function is traced: every call would have the same; draw them outside and pass them as an argument, "
-    "or make the generator inside of a seed: np.random.default_rng(0)"
+    "draw inside by a key that is an argument, with hlojit.random (key = hlojit.random.key(0)), or make the generator inside of "
+    "a seed: np.random.default_rng(0)"
 )
 _CLOCKS: Final = (
     "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns localtime gmtime"
