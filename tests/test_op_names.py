@@ -28,6 +28,7 @@ MAY_NAME_OPS = {
     "ir/transforms/": "builds the regions of derivatives",
     "jit/plugin_shares.py": "looks for the names of plugins' ops in a program's text",
     "jit/tracing/": "builds what NumPy's functions mean",
+    "jit/random/": "builds what distributions mean",
     "jit/testing/": "writes programs that are tried",
     "extensions/binding.py": "replaces custom calls",
     "extensions/calls/elementwise_calls.py": "builds what custom calls become",
