@@ -65,7 +65,7 @@ MAY_IMPORT = {
     # What rewrites source knows nothing of arrays or graphs: a runtime brings them.
     "hlojit.tracing.rewriting": (*IR, "hlojit.tracing.places", "hlojit.tracing.rewriting"),
     "hlojit.transforms": (*EXTENSIONS, "hlojit.tracing", "hlojit.transforms"),
-    "hlojit.random": (*EXTENSIONS, "hlojit.tracing", "hlojit.transforms", "hlojit.random"),
+    "hlojit.random": (*EXTENSIONS, "hlojit.arrays", "hlojit.tracing", "hlojit.transforms", "hlojit.random"),
     "hlojit.tracing": (
         *EXTENSIONS,
         "hlojit.tracing",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from hlojit.arrays import Array
 from hlojit.ir.errors import ArgumentError
 from hlojit.random.generators import GENERATORS
 from hlojit.tracing.errors import TracingError
@@ -19,11 +20,24 @@ _FLOATS: Final = ("float16", "bfloat16", "float32", "float64")
 _OF_DTYPE: Final = {each.dtype: each for each in GENERATORS.values()}
 
 
+def dtype_of(value: Any) -> Any:
+    """The dtype of an array or a NumPy scalar, also of one on a device; None of everything else."""
+    return value.element_type.dtype if type(value) is Array else getattr(value, "dtype", None)
+
+
+def as_array(value: Any) -> Any:
+    """Lists as arrays; what is one already, or a number, as it is."""
+    if isinstance(value, (list, tuple)):
+        operations = Operations.in_work.get()
+        return np.asarray(value) if operations is None else operations.tracer(value)
+    return value
+
+
 def checked_key(function: str, key: Any) -> Any:
     """``key`` as it is; raises ``ArgumentError`` where it is no key, or several."""
     if type(key) is np.ndarray and (own := _OF_DTYPE.get(key.dtype)) is not None and key.shape == (own.words,):
         return key
-    shape, dtype = getattr(key, "shape", None), getattr(key, "dtype", None)
+    shape, dtype = getattr(key, "shape", None), dtype_of(key)
     generator = GENERATORS.get(str(dtype))
     if generator is not None and shape == (generator.words,):
         return key
@@ -132,22 +146,21 @@ def _shown(dtype: Any) -> str:
 
 def parameter(function: str, name: str, value: Any) -> Any:
     """A parameter as the compiled function takes it: a number or an array of real numbers."""
-    if isinstance(value, (list, tuple)):
-        operations = Operations.in_work.get()
-        value = np.asarray(value) if operations is None else operations.tracer(value)
+    value = as_array(value)
     if isinstance(value, (bool, int, float)):
         return value
-    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    dtype = dtype_of(value)
+    kind = None if dtype is None else dtype.kind
     # ml_dtypes' formats are of the kind "V".
     if kind is None or kind in "cOSUmM":
-        what = f"{type(value).__name__}" if kind is None else f"{value.dtype} numbers"
+        what = f"{type(value).__name__}" if kind is None else f"{dtype} numbers"
         raise ArgumentError(f"{function}: {name} is {what}; a real number or an array of them is needed")
     return value
 
 
 def parameter_dtype(values: Sequence[Any]) -> np.dtype[Any]:
     """What is computed in: the floats of the parameters, float64 of Python's numbers and integers."""
-    kinds = {value.dtype for value in values if getattr(value, "dtype", None) is not None and not _is_weak(value)}
+    kinds = {dtype for value in values if not _is_weak(value) and (dtype := dtype_of(value)) is not None}
     floats = [each for each in kinds if each.kind == "f" or each.name == "bfloat16"]
     return np.result_type(*floats) if floats and len(floats) == len(kinds) else np.dtype(np.float64)
 

@@ -15,6 +15,7 @@ from hlojit.ir.builder import Builder
 from hlojit.ir.errors import ArgumentError
 from hlojit.ir.graph import Value
 from hlojit.ir.ops.random_expansion import Words
+from hlojit.random.arguments import dtype_of
 from hlojit.random.streams import Stream
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.tracer import Tracer
@@ -77,7 +78,7 @@ def bounds_of(low: Any, high: Any, dtype: np.dtype[Any], endpoint: bool) -> Boun
     """Bounds as ``dtype`` holds them; raises ``ValueError``, now or when the function runs, where it does not."""
     for name, value in (("low", low), ("high", high)):
         if isinstance(value, float) or (
-            type(value) is not int and getattr(value, "dtype", np.dtype(bool)).kind not in "biu"
+            type(value) is not int and (dtype_of(value) or np.dtype(bool)).kind not in "biu"
         ):
             raise ArgumentError(f"integers: {name} is {value!r}, and must be a whole number or an array of them")
     if isinstance(low, Tracer) or isinstance(high, Tracer):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.errors import ArgumentError
-from hlojit.random.arguments import checked_key, checked_shape, integer_dtype, parameter, parameter_dtype
+from hlojit.random.arguments import as_array, checked_key, checked_shape, integer_dtype, parameter, parameter_dtype
 from hlojit.random.bounds import Bounds
 from hlojit.random.checking import require
 from hlojit.random.continuous import gumbels
@@ -93,8 +93,11 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any
 def _geometric(stream: Stream, p: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     p = p.astype(_DOUBLE)
     require((p > 0) & (p <= 1), "geometric: p must be above 0 and at most 1")
-    trials = np.floor(np.log(positive_fractions(stream, shape, _DOUBLE)) / np.log1p(-p)) + 1
-    return np.minimum(trials, np.nextafter(float(np.iinfo(dtype).max), 0)).astype(dtype)
+    most = np.log(2.0**-52) / np.log1p(-p) + 1
+    require(
+        most < float(np.iinfo(dtype).max), f"geometric: p is so small that {dtype} does not hold all numbers of trials"
+    )
+    return (np.floor(np.log(positive_fractions(stream, shape, _DOUBLE)) / np.log1p(-p)) + 1).astype(dtype)
 
 
 @reported
@@ -214,8 +217,7 @@ def _order(stream: Stream, shape: tuple[int, ...], axis: int) -> Any:
 
 def _population(function: str, a: Any, axis: int) -> tuple[int, Any, int]:
     """How many there are to choose from, of which array (None of a range), along which axis."""
-    if isinstance(a, (list, tuple)):
-        a = np.asarray(a)
+    a = as_array(a)
     if not np.shape(a):
         try:
             count = operator.index(a)

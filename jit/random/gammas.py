@@ -167,5 +167,7 @@ def _as_function(logarithm: Any, a: Any) -> Any:
 def _as_function_jvp(primals: Any, tangents: Any) -> Any:
     logarithm, a = primals
     double = np.dtype(np.float64)
+    # As functions of a, too: the rule has derivatives itself.
+    logarithm = _as_function(logarithm, a)
     slope = log_gamma_derivative(logarithm.astype(double), a.astype(double))
     return logarithm, tangents[0] + slope.astype(a.dtype) * tangents[1]

@@ -193,7 +193,10 @@ class Philox(Generator):
         # No counter of a key that is derived has this bit.
         above = _everywhere(words.b, _TOP, blocks) if high is None else words.op("or", high, _TOP)
         third, fourth = _everywhere(words.b, domain, blocks), words.b.constant(0, low.tensor_type)
-        return interleaved(words.b, parts(philox(words, key, (low, above, third, fourth))), size)
+        drawn = interleaved(words.b, parts(philox(words, key, (low, above, third, fourth))), size)
+        # What is computed of interleaved words in their kernel is computed of one at a time.
+        apart: Value = words.b.create("optimization_barrier", [drawn]).result
+        return apart
 
     def bits32(self, words: Words, key: Pair, size: int, domain: Domain) -> Value:
         """The four words of a counter are four elements."""

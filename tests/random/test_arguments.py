@@ -72,6 +72,7 @@ def test_wrong_arguments(call: Callable[[], Any], message: str) -> None:
 
 IMPOSSIBLE: list[tuple[Callable[[Any], Any], str]] = [
     (lambda k: random.integers(k, 3, 3), "integers: low >= high"),
+    (lambda k: random.integers(k, hlojit.put(np.array([3])), 2), "integers: low >= high"),
     (lambda k: random.integers(k, 3, 2, endpoint=True), "integers: low > high"),
     (lambda k: random.integers(k, 0, 257, dtype=np.uint8), "integers: high is out of bounds for uint8"),
     (lambda k: random.integers(k, np.array([0, -1]), 5, dtype=np.uint64), "integers: low is out of bounds for uint64"),
@@ -84,6 +85,7 @@ IMPOSSIBLE: list[tuple[Callable[[Any], Any], str]] = [
     (lambda k: random.poisson(k, -1.0), "poisson: lam is negative"),
     (lambda k: random.poisson(k, 200.0, dtype=np.uint8), "poisson: lam is negative, NaN or too large for uint8"),
     (lambda k: random.geometric(k, 0.0), "geometric: p must be above 0"),
+    (lambda k: random.geometric(k, 1e-3, dtype=np.uint8), "geometric: p is so small that uint8"),
     (lambda k: random.choice(k, 3, p=[0.5, 0.5, 0.5]), "choice: p does not sum to 1"),
     (lambda k: random.choice(k, 2, p=[1.5, -0.5]), "choice: p has negative numbers"),
     (lambda k: random.choice(k, 3, (4,), replace=False), "choice: 4 of 3 elements cannot be taken"),
@@ -99,6 +101,10 @@ IMPOSSIBLE: list[tuple[Callable[[Any], Any], str]] = [
 def test_impossible_parameters(call: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(KEY)
+
+
+@pytest.mark.parametrize(("call", "message"), IMPOSSIBLE[3::5], ids=[message[:40] for _, message in IMPOSSIBLE[3::5]])
+def test_impossible_parameters_in_traced_functions(call: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         hlojit.jit(call)(KEY)
 

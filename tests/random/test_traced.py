@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import hlojit
+import jax
 import numpy as np
 import pytest
 from hlojit import random
@@ -93,6 +94,14 @@ def test_derivatives_of_gamma_numbers_are_those_of_quantiles(a: float) -> None:
     np.testing.assert_allclose(found, (ends[0] - ends[1]) / (2 * step), rtol=1e-7)
 
 
+def test_second_derivatives_of_gamma_numbers() -> None:
+    value, step = random.gamma(KEY, 2.0), 1e-3
+    share = special.gammainc(2.0, value)
+    below, above = (special.gammaincinv(2.0 + each, share) for each in (-step, step))
+    found = hlojit.grad(hlojit.grad(lambda a: random.gamma(KEY, a)))(2.0)
+    np.testing.assert_allclose(found, (below - 2 * value + above) / step**2, rtol=1e-5)
+
+
 def test_derivatives_of_beta_numbers() -> None:
     value, step = random.beta(KEY, 2.0, 3.0), 1e-4
     found = hlojit.grad(lambda a: random.beta(KEY, a, 3.0))(2.0)
@@ -103,6 +112,15 @@ def test_derivatives_of_beta_numbers() -> None:
     ends = [each / (each + np.exp(second)) for each in moved]
     assert value == pytest.approx(np.exp(first) / (np.exp(first) + np.exp(second)))
     np.testing.assert_allclose(found, (ends[0] - ends[1]) / (2 * step), rtol=1e-6)
+
+
+def test_arguments_of_other_kinds() -> None:
+    """Keys on devices and of JAX, lists in which something is traced."""
+    same(random.normal(hlojit.put(KEY), (2,)), random.normal(KEY, (2,)))
+    same(random.normal(jax.random.PRNGKey(7), (2,)), random.normal(KEY, (2,)))
+    same(random.gamma(KEY, hlojit.put(np.array([2.0]))), random.gamma(KEY, [2.0]))
+    chosen = hlojit.jit(lambda k, x: random.choice(k, [x, x + 1], (4,)))(KEY, 3.0)
+    same(chosen, random.choice(KEY, [3.0, 4.0], (4,)))
 
 
 def test_results_are_numpys() -> None:
