@@ -13,9 +13,9 @@ from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow.regions import Region
 from hlojit.tracing.frames import Frame
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.rewriting import UNDEFINED, Site
+from hlojit.tracing.rewriting import UNDEFINED, Site, State
 from hlojit.tracing.state import Form, Leaves, form_of, joined, value_in
-from hlojit.tracing.storage import Storage
+from hlojit.tracing.storage import Storage, View
 from hlojit.tracing.tracer import Tracer
 
 FILLER: Final = object()
@@ -136,6 +136,35 @@ class Start:
         ]
         ops.carries = carries
         self.leaves.all = self.leaves.with_traced(own)
+
+
+@final
+@dataclass(frozen=True)
+class _Shown:
+    """What an array shows."""
+
+    window: View
+    context: Any
+
+
+@final
+class Shelf:
+    """A state that may be needed again, while a loop is recorded from it.
+
+    It keeps no array alive: who else sees one decides whether the loop may write it.
+    """
+
+    def __init__(self, state: State):
+        shown: dict[int, _Shown] = {}
+        for value in state:
+            if type(value) is Tracer and not value.is_scalar:
+                shown[id(value)] = _Shown(value.window, value.context)
+        self._values = tuple(shown.get(id(value), value) for value in state)
+
+    def state(self) -> State:
+        """What was put here; variables of one array have one again."""
+        made = {id(value): Tracer(value.window, value.context) for value in self._values if isinstance(value, _Shown)}
+        return tuple(made.get(id(value), value) for value in self._values)
 
 
 def tracers_of(value: Any) -> list[Tracer]:

@@ -9,7 +9,7 @@ import numpy as np
 from hlojit.ir.blocks import Block
 from hlojit.ir.graph import Value
 from hlojit.tracing.flow.branches import join
-from hlojit.tracing.flow.joining import Ending
+from hlojit.tracing.flow.joining import Ending, Shelf
 from hlojit.tracing.flow.loops import Loop, Steps, Unsettled
 from hlojit.tracing.flow.regions import region
 from hlojit.tracing.flow.walks import Walk, walk_of
@@ -44,13 +44,16 @@ def while_loop(runtime: TracedRuntime, site: Site, condition: Any, state: State)
 
 def for_loop(runtime: TracedRuntime, site: Site, iterable: Any, state: State) -> Generator[RunBody, State, State]:
     """A ``for``."""
+    # Handed on, not kept: an array that is seen here as well could not be written in the loop.
+    handed = [state]
+    del state
     walk = None if site in runtime.unrolled else walk_of(iterable)
     if walk is None:
-        return (yield from _one_by_one(runtime, site, iterable, state))
+        return (yield from _one_by_one(runtime, site, iterable, handed.pop()))
     if isinstance(walk.count, Tracer):
-        return (yield from _traced(runtime, site, walk, walk.count, state))
+        return (yield from _traced(runtime, site, walk, walk.count, handed.pop()))
     try:
-        return (yield from _known(runtime, site, walk, state))
+        return (yield from _known(runtime, site, walk, handed.pop()))
     except Exception as error:
         if walk.count <= MOST_TRACED:
             raise runtime.unroll(site) from error
@@ -88,6 +91,8 @@ def _known(runtime: TracedRuntime, site: Site, walk: Walk, state: State) -> Gene
             loop, condition = _counted(runtime, site, walk, position, state)
             checks = len(runtime.ops.checks.made)
             rest = walk.count - position
+            shelf = Shelf(state)
+            del state
             try:
                 step = _step(runtime, site, walk, position)
                 settle = is_traced or position >= _PEELED
@@ -96,6 +101,7 @@ def _known(runtime: TracedRuntime, site: Site, walk: Walk, state: State) -> Gene
                 whole = found.is_small
                 del runtime.ops.checks.made[checks:]
             del loop
+            state = shelf.state()
         state = yield RunBody(_begun(site, state), walk.at(position))
     return state
 

@@ -1,0 +1,102 @@
+"""Arrays that a ``for`` updates in place (``a += ...``): a loop of the program, unless somebody else sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hlojit
+import numpy as np
+import pytest
+
+ROUNDS = 200
+
+
+def alone(x: Any) -> Any:
+    total = x * 1
+    for i in range(ROUNDS):
+        total += 0.5 * i
+    return total
+
+
+def of_rows(x: Any) -> Any:
+    total = np.zeros(4)
+    for n, row in enumerate(np.ones((ROUNDS, 1)) * x):
+        scaled = row * n
+        total += 0.1 * (scaled - total)
+    return total, scaled
+
+
+def nested(x: Any) -> Any:
+    total = x * 1
+    for _ in range(ROUNDS):
+        for j in range(20):
+            total += j
+        total *= 0.5
+    return total
+
+
+def seen_by_a_name(x: Any) -> Any:
+    total = x * 1
+    other = total
+    for i in range(ROUNDS):
+        total += i
+    return total, other
+
+
+def seen_by_a_list(x: Any) -> Any:
+    total = x * 1
+    seen = [total]
+    for i in range(ROUNDS):
+        total += i
+    return total, seen[0]
+
+
+def seen_by_a_view(x: Any) -> Any:
+    total = x * 1
+    part = total[1:]
+    for i in range(ROUNDS):
+        total += i
+        part = part * 0.5
+    return total, part
+
+
+def one_array_of_two_names(x: Any) -> Any:
+    total = other = x * 1
+    for i in range(ROUNDS):
+        last = i * 2.0
+        total += last
+    return total, other, total is other
+
+
+def rebound(x: Any) -> Any:
+    total = x * 1
+    seen = {"total": total}
+    for i in range(ROUNDS):
+        total += i
+        total = total * 0.5
+    return total, seen["total"]
+
+
+def an_argument(x: Any) -> Any:
+    for i in range(ROUNDS):
+        x += 0.1 * i
+    return x[0]
+
+
+LOOPS = (alone, of_rows, nested)
+SEEN = (seen_by_a_name, seen_by_a_list, seen_by_a_view, one_array_of_two_names, rebound, an_argument)
+
+
+@pytest.mark.parametrize("function", [*LOOPS, *SEEN], ids=lambda each: each.__name__)
+def test_as_numpy(function: Callable[..., Any]) -> None:
+    mine, theirs = np.arange(4.0), np.arange(4.0)
+    found, expected = hlojit.jit(function)(mine), function(theirs)
+    for one, other in zip(*(each if isinstance(each, tuple) else (each,) for each in (found, expected)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+    np.testing.assert_allclose(mine, theirs, rtol=1e-9)
+
+
+@pytest.mark.parametrize("function", LOOPS, ids=lambda each: each.__name__)
+def test_is_a_loop(function: Callable[..., Any]) -> None:
+    assert "stablehlo.while" in str(hlojit.jit(function).lower(np.arange(4.0)))
