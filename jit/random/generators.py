@@ -122,7 +122,7 @@ class Threefry(Generator):
         """The words of a counter."""
         return threefry(words, key, (high, low))
 
-    def _blocks(self, words: Words, key: Pair, size: int, domain: Domain) -> Pair:
+    def _drawn(self, name: str, words: Words, key: Pair, size: int, domain: Domain) -> Value:
         low, high = _counters(words, size)
         if isinstance(domain, int):
             above: Domain = _TOP + domain if domain else 0
@@ -132,20 +132,22 @@ class Threefry(Generator):
             high = _everywhere(words.b, above, size)
         elif above != 0:
             high = words.op("add", high, above)
-        return threefry(words, key, (high, low))
+        first, second = (words.b.broadcast_in_dim(each, low.tensor_type.shape) for each in key)
+        found: Value = words.b.create(name, [first, second, high, low]).result
+        return found
 
     def bits32(self, words: Words, key: Pair, size: int, domain: Domain) -> Value:
         """Of both words one."""
-        return words.op("xor", *self._blocks(words, key, size, domain))
+        return self._drawn("hlojit.threefry32", words, key, size, domain)
 
     def bits64(self, words: Words, key: Pair, size: int, domain: Domain) -> Value:
         """The first word is the upper half."""
-        high, low = self._blocks(words, key, size, domain)
-        return words.join(low, high)
+        return self._drawn("hlojit.threefry64", words, key, size, domain)
 
     def pair32(self, words: Words, key: Pair, size: int, domain: Domain) -> Pair:
         """Both words of one counter."""
-        return self._blocks(words, key, size, domain)
+        both = self._drawn("hlojit.threefry64", words, key, size, domain)
+        return words.high(both), words.low(both)
 
 
 @final

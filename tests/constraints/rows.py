@@ -63,6 +63,13 @@ def elementwise() -> list[Broken]:
         Broken("hlojit.gamma", "I1", call("hlojit.gamma", "b2", "b2"), "operand must be a tensor of"),
         Broken("hlojit.gamma", "C1", call("hlojit.gamma", "f2", "f3"), "result types are tensor<3x"),
     ]
+    for name in ("threefry32", "threefry64"):
+        rows += [
+            Broken(
+                f"hlojit.{name}", "I1", call(f"hlojit.{name}", "i2 i2 i2 i2", "i2"), "key0 must be a tensor of ui32"
+            ),
+            Broken(f"hlojit.{name}", "C1", call(f"hlojit.{name}", "u2 u2 u3 u2", "u2"), "have different types"),
+        ]
     for name in CHLO_BINARY:
         kind = "i" if name == "mulhi" else "f"
         rows += [
