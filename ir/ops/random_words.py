@@ -2,8 +2,9 @@
 
 %0 = "hlojit.threefry32"(%key0, %key1, %high, %low) : (tensor<8xui32>, ..., tensor<8xui32>) -> tensor<8xui32>
 
-``threefry64`` joins both words of Threefry-2x32, the first one above; ``threefry32`` is their exclusive or.  They are ops of their
-own so that the twenty rounds fuse with what makes numbers of them: as ops of the graph they are more than a fusion may hold.
+``threefry64`` joins both words of Threefry-2x32, the first one above; ``threefry32`` is their exclusive or.  They are ops of
+their own so that the twenty rounds fuse with what makes numbers of them: as ops of the graph they are more than a fusion may
+hold.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from hlojit.ir.ops.definition import (
     ReferenceCall,
     define,
 )
-from hlojit.ir.ops.pointwise import inferred, same_operand_types
+from hlojit.ir.ops.pointwise import same_operand_types
 from hlojit.ir.ops.random_bits import threefry
 from hlojit.ir.ops.random_expansion import THREEFRY_PARITY, THREEFRY_ROTATIONS
-from hlojit.ir.ops.rules import OpCall, checked, operand_tensor
+from hlojit.ir.ops.rules import OpCall, checked, inferred, operand_tensor
 from hlojit.ir.types import TensorType, Type
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ registry().load()
 
 
 def transcendental() -> list[OpDefinition]:
-    """Ops with elementwise code that costs more than an instruction, but for divisions, roots, conversions and roundings."""
+    """Ops with elementwise code that costs more than an instruction, but for divisions, roots, conversions, roundings and random words."""
     plain = r".*\.(divide|remainder|sqrt|convert|reduce_precision|next_after|mulhi|complex_function)"
-    plain += r"|hlojit\.(odd_\w+|soft_\w+|round_stochastic|block_scale)"
+    plain += r"|hlojit\.(odd_\w+|soft_\w+|round_stochastic|block_scale|threefry\d+)"
     expensive = [op for op in ops() if isinstance(op.lowering, Pointwise) and op.cost in (None, Cost.EXPENSIVE)]
     return [op for op in expensive if not re.fullmatch(plain, op.name)]
 
