@@ -36,3 +36,15 @@ def test_as_python(function: Callable[..., Any], arguments: tuple[Any, ...]) -> 
         np.testing.assert_allclose(mine, other, rtol=1e-9)
     for mine, other in zip(ours, theirs):
         np.testing.assert_allclose(mine, other, rtol=1e-9)
+
+
+def test_texts_that_differ_are_refused_with_what_to_write() -> None:
+    def named(x: Any) -> Any:
+        if x > 0:
+            return True, "above"
+        return False, "below"
+
+    with pytest.raises(
+        hlojit.HlojitError, match=r"if x > 0 : the returned value.* is '\w+' on one path.*: give a number, and look up"
+    ):
+        hlojit.jit(named)(1.0)

@@ -75,7 +75,10 @@ class Carried:
                 raise TracingError(f"{label} {_differs(first, other)}")
             for place, (one, two) in enumerate(zip(first.all, other.all)):
                 if place not in first.places and not is_same(one, two):
-                    raise TracingError(f"{label} is {_shown(one)} on one path and {_shown(two)} on another")
+                    raise TracingError(
+                        f"{label} is {_shown(one)} on one path and {_shown(two)} on another; a value known at run time chooses "
+                        "among numbers and arrays only: give a number, and look up what it stands for outside"
+                    )
         self.first = first
         self.forms = [
             joined(each, lambda path=first.names[place]: f"{label}{path}")  # type: ignore[misc]
