@@ -15,11 +15,9 @@ from scipy import special
 KEY = random.key(7)
 CALLS: dict[str, Callable[[Any], Any]] = {
     "normal": lambda k: random.normal(k, (5,)),
-    "bits": lambda k: random.bits(k, (3, 3), np.uint16),
     "integers": lambda k: random.integers(k, np.array([0, 5]), 2**60, None, np.uint64),
     "truncated_normal": lambda k: random.truncated_normal(k, -1, 2.0, (4,)),
     "split": lambda k: random.split(k, 3),
-    "one": lambda k: random.normal(k),
     "gamma": lambda k: random.gamma(k, np.array([0.5, 40.0])),
     "poisson": lambda k: random.poisson(k, np.array([3.0, 40.0])),
     "permutation": lambda k: random.permutation(k, 6),
