@@ -374,7 +374,7 @@ UFUNCS: dict[str, Rule] = {
     "exp": _op("exponential"), "expm1": _op("exponential_minus_one"), "exp2": _exp2,
     "log": _op("log"), "log1p": _op("log_plus_one"),
     "log2": _in_compute_type(_log2), "log10": _in_compute_type(_log10),
-    "logaddexp": _in_compute_type(_logaddexp), "sqrt": _op("sqrt"), "cbrt": _op("cbrt"), "square": _square,
+    "logaddexp": _in_compute_type(_logaddexp), "nextafter": _op("next_after"), "sqrt": _op("sqrt"), "cbrt": _op("cbrt"), "square": _square,
     "reciprocal": _reciprocal,
     "sin": _op("sine"), "cos": _op("cosine"), "tan": _op("tan"), "tanh": _op("tanh"), "arctan2": _op("atan2"),
     "arcsin": _op("chlo.asin"), "arccos": _op("chlo.acos"), "arctan": _op("chlo.atan"), "sinh": _op("chlo.sinh"),
