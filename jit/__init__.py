@@ -126,7 +126,7 @@ _HOME = (
     )
 )
 
-_PACKAGES: Final = ("cuda", "extensions", "ir", "random", "testing")
+_PACKAGES: Final = ("cuda", "extensions", "ir", "numpy", "random", "testing")
 """Imported when they are first named: ``hlojit.ir.tensor`` after ``import hlojit`` alone."""
 
 __all__ = [

@@ -66,6 +66,7 @@ MAY_IMPORT = {
     "hlojit.tracing.rewriting": (*IR, "hlojit.tracing.places", "hlojit.tracing.rewriting"),
     "hlojit.transforms": (*EXTENSIONS, "hlojit.tracing", "hlojit.transforms"),
     "hlojit.random": (*EXTENSIONS, "hlojit.arrays", "hlojit.tracing", "hlojit.transforms", "hlojit.random"),
+    "hlojit.numpy": (*IR, "hlojit.tracing", "hlojit.numpy"),
     "hlojit.tracing": (
         *EXTENSIONS,
         "hlojit.tracing",
@@ -151,7 +152,7 @@ JIT_ORDER = (
     ("kernel_report", "lowered", "new_plugin"),
     ("tracing",),
     ("transforms",),
-    ("random",),
+    ("random", "numpy"),
     ("testing",),
     ("command",),
     ("__main__",),

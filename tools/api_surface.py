@@ -3,7 +3,7 @@
 python tools/api_surface.py            # write tests/extensions/surface/<version of the hooks>.json
 python tools/api_surface.py --check    # exit status 1 if something that was recorded is gone or changed
 
-The surface are the exported names (``__all__``) of ``hlojit``, ``hlojit.extensions``, ``hlojit.ir``, ``hlojit.random`` and
+The surface are the exported names (``__all__``) of ``hlojit``, ``hlojit.extensions``, ``hlojit.ir``, ``hlojit.numpy``, ``hlojit.random`` and
 ``hlojit.testing``, with the parameters of functions, constructors and methods, and the members of enumerations.  Between versions
 of one first number names and optional parameters may be added; nothing may go, move or become required, and classes that vendors
 derive from get no new abstract methods.
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "extensions" / "surface"
-MODULES = ("hlojit", "hlojit.extensions", "hlojit.ir", "hlojit.random", "hlojit.testing")
+MODULES = ("hlojit", "hlojit.extensions", "hlojit.ir", "hlojit.numpy", "hlojit.random", "hlojit.testing")
 
 Surface = Mapping[str, Mapping[str, Any]]
 """By module and name: what ``_described`` makes of an object."""

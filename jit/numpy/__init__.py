@@ -9,23 +9,33 @@ Called in a function under ``hlojit.jit`` they are parts of its program.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Final
 
 import numpy as np
 from hlojit.numpy import signatures
 from hlojit.numpy.compiled import Names
+from hlojit.numpy.plain import broadcast_arrays, finfo, iinfo, meshgrid
 
 __array_api_version__: Final = "2024.12"
 _FUNCTIONS: Final = Names(__name__, signatures.MAIN, np)
 _EXTENSIONS: Final = ("fft", "linalg")
 
-__all__ = sorted([*_FUNCTIONS.names, *_EXTENSIONS, *signatures.NUMPYS, "__array_api_version__"])
+_PLAIN: Final = (broadcast_arrays, finfo, iinfo, meshgrid)
+
+__all__ = sorted(
+    [
+        *_FUNCTIONS.names,
+        *_EXTENSIONS,
+        *signatures.NUMPYS,
+        *(each.__name__ for each in _PLAIN),
+        "__array_api_version__",
+    ]
+)
 
 
 def __getattr__(name: str) -> Any:
     if name in _EXTENSIONS:
-        import importlib
-
         return importlib.import_module(f"hlojit.numpy.{name}")
     made = getattr(np, name) if name in signatures.NUMPYS else _FUNCTIONS.function(name)
     globals()[name] = made

@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
 from hlojit.ir.near_names import did_you_mean
 from hlojit.numpy import differences
-from hlojit.numpy.signatures import ARRAYS
+from hlojit.numpy.signatures import ARRAYS, SEQUENCES
 from hlojit.tracing import jit
 
 _making = threading.Lock()
@@ -35,29 +36,45 @@ class Names:
         if name not in self._lines:
             instead = did_you_mean(name, self._lines)
             if not instead and callable(getattr(self._home, name, None)):
-                instead = f": it is not in the array API standard; hlojit.jit takes functions that call {self._home.__name__}.{name}"
+                numpys = f"{self._home.__name__}.{name}"
+                instead = f": it is not in the array API standard; hlojit.jit takes functions that call {numpys}"
             raise AttributeError(f"module {self._module!r} has no attribute {name!r}{instead}")
-        with _making:
-            # Two threads that had one each would compile everything twice.
+        with _making:  # two threads that had one each would compile everything twice
             if name not in self._made:
                 self._made[name] = self._make(name)
         return self._made[name]
 
     def _make(self, name: str) -> Any:
-        function = self._plain(name)
-        static = [each for each in inspect.signature(function).parameters if each not in ARRAYS]
-        return jit(function, static_argnames=static)
-
-    def _plain(self, name: str) -> Callable[..., Any]:
-        """The function before it is jitted: a real one of the standard's signature, so that calls bind natively."""
         line = self._lines[name]
-        target = getattr(differences, name, None) if self._home is differences.np else None
-        scope: dict[str, Any] = {"target": target or getattr(self._home, name), "__name__": self._module}
-        # Our own table is what is executed, as ``collections.namedtuple`` does.
-        exec(f"def {line}: pass", scope)
-        parameters = inspect.signature(scope[name]).parameters.values()
-        passed = [p.name if p.kind in _POSITIONAL else f"{p.name}={p.name}" for p in parameters]
-        exec(f"def {line}: return target({', '.join(passed)})", scope)
-        function: Callable[..., Any] = scope[name]
-        function.__doc__ = f"``{name}`` of the array API standard, compiled once for each signature."
-        return function
+        target = getattr(differences, name, None) if self._home is np else None
+        function = _written(line, target or getattr(self._home, name), "{0}", self._module)
+        parameters = inspect.signature(function).parameters
+        jitted = jit(function, static_argnames=[each for each in parameters if each not in ARRAYS])
+        if SEQUENCES.isdisjoint(parameters):
+            return jitted
+        # Lists cannot be static arguments; the standard lets them stand here.
+        return _written(line, jitted, "{0} if type({0}) is not list else as_tuple({0})", self._module)
+
+
+def _as_tuple(given: Any) -> Any:
+    return tuple(map(_as_tuple, given)) if isinstance(given, (list, tuple)) else given
+
+
+def _written(line: str, target: Any, how: str, module: str) -> Callable[..., Any]:
+    """A function of the line's signature that calls another one with the same arguments.
+
+    A real one, as ``collections.namedtuple`` makes them, so that Python and the native dispatcher bind its arguments.
+    """
+    scope: dict[str, Any] = {"target": target, "as_tuple": _as_tuple, "__name__": module}
+    exec(f"def {line}: pass", scope)
+    name = line.partition("(")[0]
+    passed = [
+        (how if p.name in SEQUENCES else "{0}").format(p.name)
+        if p.kind in _POSITIONAL
+        else f"{p.name}=" + (how if p.name in SEQUENCES else "{0}").format(p.name)
+        for p in inspect.signature(scope[name]).parameters.values()
+    ]
+    exec(f"def {line}: return target({', '.join(passed)})", scope)
+    function: Callable[..., Any] = scope[name]
+    function.__doc__ = f"``{name}`` of the array API standard, compiled once for each signature."
+    return function

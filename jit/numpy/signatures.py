@@ -169,9 +169,12 @@ ARRAYS: Final = frozenset(
 )
 """Parameters that are arrays, or may be."""
 
+SEQUENCES: Final = frozenset(("axes", "s"))
+"""Parameters that may be lists of numbers."""
+
 NUMPYS: Final = """
-arange asarray bool broadcast_arrays can_cast complex128 complex64 e empty empty_like eye finfo float32 float64
-from_dlpack full full_like iinfo inf int16 int32 int64 int8 isdtype linspace meshgrid nan newaxis ones ones_like pi
+arange asarray bool can_cast complex128 complex64 e empty empty_like eye float32 float64
+from_dlpack full full_like inf int16 int32 int64 int8 isdtype linspace nan newaxis ones ones_like pi
 repeat result_type uint16 uint32 uint64 uint8 zeros zeros_like __array_namespace_info__
 """.split()
 """What is NumPy's own: dtypes, constants, and functions of which there is nothing to compile."""

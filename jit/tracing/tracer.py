@@ -147,6 +147,10 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     ) -> Any:
         return self.context.function(function, arguments, options)
 
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """NumPy, as an array of NumPy's answers: its functions take traced arrays."""
+        return np.empty(0).__array_namespace__(api_version=api_version)
+
     def _known(self) -> Any:
         """The elements, as NumPy or Python has them, of what is the same at every call; else None."""
         array = self.context.known(self)
