@@ -14,7 +14,7 @@ SIMULATED = tests/simulator tests/test_reference_backend.py tests/test_fuzz_dona
 ON_GPU = $(addprefix tests/cuda/test_,device.py programs.py functions.py formats.py kernel_calls.py true_gpu.py) tests/gpu/test_device_loops.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz conformance conformance-jax soak check fast kit bench bench-functions bench-gradients bench-sorting bench-linear-algebra bench-full replay assemble exhaustive docs clean test-simulator test-gpu bench-gpu roofline
+.PHONY: help demo test fuzz array-api conformance conformance-jax soak check fast kit bench bench-functions bench-gradients bench-sorting bench-linear-algebra bench-full replay assemble exhaustive docs clean test-simulator test-gpu bench-gpu roofline
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,11 @@ fuzz: $(STAMP)  ## every test of random programs, with programs that are new eac
 
 conformance: $(STAMP)  ## StableHLO's own suites: make conformance STABLEHLO=<checkout> (ARGS="--suite math"; docs/conformance.md)
 	$(RUN) -m tools.conformance --stablehlo $(or $(STABLEHLO),$(error say where a checkout of openxla/stablehlo is: STABLEHLO=<folder>)) $(ARGS)
+
+array-api: $(STAMP)  ## the array API's own suite over hlojit.numpy: make array-api TESTS=<checkout of data-apis/array-api-tests>
+	cd $(or $(TESTS),$(error say where a checkout of data-apis/array-api-tests is: TESTS=<folder>)) && \
+	ARRAY_API_TESTS_MODULE=hlojit.numpy $(abspath $(RUN)) -m pytest -q array_api_tests \
+	  --max-examples=$(or $(EXAMPLES),20) --skips-file=$(CURDIR)/tools/array_api_skips.txt $(ARGS)
 
 conformance-jax: $(STAMP)  ## every harness of the jax wheel beside JAX's CPU compiler (EVERY=4 for one of four)
 	$(RUN) -m tools.conformance --jax --every $(or $(EVERY),1) $(ARGS)

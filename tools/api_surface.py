@@ -3,10 +3,10 @@
 python tools/api_surface.py            # write tests/extensions/surface/<version of the hooks>.json
 python tools/api_surface.py --check    # exit status 1 if something that was recorded is gone or changed
 
-The surface are the exported names (``__all__``) of ``hlojit``, ``hlojit.extensions``, ``hlojit.ir``, ``hlojit.numpy``, ``hlojit.random`` and
-``hlojit.testing``, with the parameters of functions, constructors and methods, and the members of enumerations.  Between versions
-of one first number names and optional parameters may be added; nothing may go, move or become required, and classes that vendors
-derive from get no new abstract methods.
+The surface are the exported names (``__all__``) of ``hlojit``, ``hlojit.extensions``, ``hlojit.ir``, ``hlojit.numpy`` (but for
+what is NumPy's own), ``hlojit.random`` and ``hlojit.testing``, with the parameters of functions, constructors and methods, and
+the members of enumerations.  Between versions of one first number names and optional parameters may be added; nothing may go,
+move or become required, and classes that vendors derive from get no new abstract methods.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def surface() -> dict[str, dict[str, Any]]:
             module = importlib.import_module(name)
         except ModuleNotFoundError:
             continue
-        found[name] = {each: _described(getattr(module, each)) for each in sorted(module.__all__)}
+        exported = {each: getattr(module, each) for each in sorted(module.__all__)}
+        found[name] = {each: _described(value) for each, value in exported.items() if not _is_numpys(value)}
     return found
 
 
@@ -102,6 +103,11 @@ def _signature_breaks(where: str, old: list[list[str]] | None, new: list[list[st
 
 
 # ------------------------------------------------------------------------------------------------------------ objects
+
+
+def _is_numpys(found: Any) -> bool:
+    """Whether it is a function or class of NumPy's, whose parameters depend on NumPy's version."""
+    return str(getattr(found, "__module__", None)).split(".")[0] == "numpy"
 
 
 def _described(found: Any) -> dict[str, Any]:

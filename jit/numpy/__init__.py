@@ -23,15 +23,9 @@ _EXTENSIONS: Final = ("fft", "linalg")
 
 _PLAIN: Final = (broadcast_arrays, finfo, iinfo, meshgrid)
 
-__all__ = sorted(
-    [
-        *_FUNCTIONS.names,
-        *_EXTENSIONS,
-        *signatures.NUMPYS,
-        *(each.__name__ for each in _PLAIN),
-        "__array_api_version__",
-    ]
-)
+_NAMES: Final = (*signatures.NUMPYS, *(each.__name__ for each in _PLAIN), *_EXTENSIONS, "__array_api_version__")
+
+__all__ = sorted([*_FUNCTIONS.names, *_NAMES])  # noqa: PLE0605  the table has them
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,9 +10,7 @@ import numpy as np
 from hlojit.ir.near_names import did_you_mean
 from hlojit.numpy import differences
 from hlojit.numpy.signatures import ARRAYS, SEQUENCES
-from hlojit.tracing import jit
 
-_making = threading.Lock()
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -35,16 +32,18 @@ class Names:
         """One of them; ``AttributeError`` where there is none."""
         if name not in self._lines:
             instead = did_you_mean(name, self._lines)
-            if not instead and callable(getattr(self._home, name, None)):
+            if callable(getattr(self._home, name, None)):
                 numpys = f"{self._home.__name__}.{name}"
                 instead = f": it is not in the array API standard; hlojit.jit takes functions that call {numpys}"
             raise AttributeError(f"module {self._module!r} has no attribute {name!r}{instead}")
-        with _making:  # two threads that had one each would compile everything twice
-            if name not in self._made:
-                self._made[name] = self._make(name)
+        if name not in self._made:
+            # The first one wins: two threads that had one each would compile everything twice.
+            self._made.setdefault(name, self._make(name))
         return self._made[name]
 
     def _make(self, name: str) -> Any:
+        from hlojit.tracing import jit
+
         line = self._lines[name]
         target = getattr(differences, name, None) if self._home is np else None
         function = _written(line, target or getattr(self._home, name), "{0}", self._module)

@@ -9,7 +9,7 @@ from hlojit.numpy.compiled import Names
 from hlojit.numpy.signatures import FFT
 
 _FUNCTIONS: Final = Names(__name__, FFT, np.fft)
-__all__ = sorted([*_FUNCTIONS.names, "fftfreq", "rfftfreq"])
+__all__ = sorted([*_FUNCTIONS.names, "fftfreq", "rfftfreq"])  # noqa: PLE0605  the table has them
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:

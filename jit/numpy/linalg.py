@@ -9,7 +9,7 @@ from hlojit.numpy.compiled import Names
 from hlojit.numpy.signatures import LINALG
 
 _FUNCTIONS: Final = Names(__name__, LINALG, np.linalg)
-__all__ = _FUNCTIONS.names
+__all__ = _FUNCTIONS.names  # noqa: PLE0605  the table has them
 
 
 def __getattr__(name: str) -> Any:

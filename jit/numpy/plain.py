@@ -35,8 +35,8 @@ class IntegerInfo:
 def finfo(type: Any, /) -> FloatInfo:
     """The limits of a dtype of floats or complex numbers, or of an array's."""
     found = np.finfo(type.dtype if _is_array(type) else type)
-    numbers = (float(each) for each in (found.eps, found.max, found.min, found.smallest_normal))
-    return FloatInfo(int(found.bits), *numbers, np.dtype(found.dtype))
+    eps, most, least, normal = map(float, (found.eps, found.max, found.min, found.smallest_normal))
+    return FloatInfo(int(found.bits), eps, most, least, normal, np.dtype(found.dtype))
 
 
 def iinfo(type: Any, /) -> IntegerInfo:

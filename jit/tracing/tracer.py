@@ -147,7 +147,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     ) -> Any:
         return self.context.function(function, arguments, options)
 
-    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+    def __array_namespace__(self, *, api_version: Any = None) -> Any:
         """NumPy, as an array of NumPy's answers: its functions take traced arrays."""
         return np.empty(0).__array_namespace__(api_version=api_version)
 

@@ -351,6 +351,14 @@ def _copysign(ops: Operations, values: Sequence[Value]) -> Value:
     return ops.builder.select(_signbit(ops, values[1:]), ops.builder.negate(magnitude), magnitude)
 
 
+def _next_after(ops: Operations, values: Sequence[Value]) -> Value:
+    """Of equal numbers it is the second one, as in C; NumPy's own float16 gives the first, which differs for zeros."""
+    made = ops.builder.create("chlo.next_after", values).result
+    if _dtype(values[0]) != np.float16:
+        return made
+    return ops.builder.select(ops.builder.compare(*values, "EQ"), values[0], made)
+
+
 def _in_compute_type(rule: Rule) -> Rule:
     """A rule of several steps, of which only the last is rounded into a narrow float format, as NumPy and ml_dtypes do."""
 
@@ -374,7 +382,7 @@ UFUNCS: dict[str, Rule] = {
     "exp": _op("exponential"), "expm1": _op("exponential_minus_one"), "exp2": _exp2,
     "log": _op("log"), "log1p": _op("log_plus_one"),
     "log2": _in_compute_type(_log2), "log10": _in_compute_type(_log10),
-    "logaddexp": _in_compute_type(_logaddexp), "nextafter": _op("chlo.next_after"),
+    "logaddexp": _in_compute_type(_logaddexp), "nextafter": _next_after,
     "sqrt": _op("sqrt"), "cbrt": _op("cbrt"), "square": _square,
     "reciprocal": _reciprocal,
     "sin": _op("sine"), "cos": _op("cosine"), "tan": _op("tan"), "tanh": _op("tanh"), "arctan2": _op("atan2"),
