@@ -356,7 +356,7 @@ def _next_after(ops: Operations, values: Sequence[Value]) -> Value:
     made = ops.builder.create("chlo.next_after", values).result
     if _dtype(values[0]) != np.float16:
         return made
-    return ops.builder.select(ops.builder.compare(*values, "EQ"), values[0], made)
+    return ops.builder.select(ops.builder.compare(values[0], values[1], "EQ"), values[0], made)
 
 
 def _in_compute_type(rule: Rule) -> Rule:
