@@ -76,4 +76,5 @@ def _written(line: str, target: Any, how: str, module: str) -> Callable[..., Any
     exec(f"def {line}: return target({', '.join(passed)})", scope)
     function: Callable[..., Any] = scope[name]
     function.__doc__ = f"``{name}`` of the array API standard, compiled once for each signature."
+    function.__annotations__ = dict.fromkeys((*inspect.signature(function).parameters, "return"), Any)
     return function
