@@ -10,6 +10,7 @@ tensor<2x3xf32>
 from __future__ import annotations
 
 import math
+import operator
 import re
 import threading
 from collections.abc import Sequence
@@ -283,7 +284,12 @@ def tensor(shape: Sequence[int], element: ElementType | str, encoding: str = "")
         element = element_type(element)
     key = (tuple(shape), element, encoding)
     found: TensorType | None = _tensors.get(key)
-    return found if found is not None else cast(TensorType, _intern(_tensors, key, TensorType(*key)))
+    if found is not None:
+        return found
+    if any(type(extent) is not int for extent in key[0]):
+        # What is as good as an integer (NumPy's, or a traced one) stays out of a table that outlives it.
+        key = (tuple(operator.index(each) if hasattr(each, "__index__") else each for each in key[0]), *key[1:])
+    return cast(TensorType, _intern(_tensors, key, TensorType(*key)))
 
 
 def tuple_type(elements: Sequence[Type]) -> TupleType:

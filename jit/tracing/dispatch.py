@@ -12,9 +12,16 @@ from typing import Any
 import numpy as np
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Value
-from hlojit.tracing import indexing, numpy_source
+from hlojit.tracing import indexing, numpy_source, ufunc_methods
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.functions import ARRAYS_WITHOUT_DIMENSIONS, FUNCTIONS, LIKE_THEIR_OPERAND, PYTHON_BOOLEANS, VIEWS
+from hlojit.tracing.functions import (
+    ARRAYS_WITHOUT_DIMENSIONS,
+    FUNCTIONS,
+    LIKE_THEIR_OPERAND,
+    PYTHON_BOOLEANS,
+    REASONS,
+    VIEWS,
+)
 from hlojit.tracing.kinds import as_dtype, common_kind, kind_of, rounds_itself, stand_in
 from hlojit.tracing.layouts import contiguous, is_contiguous
 from hlojit.tracing.operations import Operations, is_in_blocks
@@ -70,10 +77,21 @@ class Dispatch(Operations):
         out = rest.pop("out", None)
         if method == "__call__":
             return self._call_ufunc(ufunc, inputs, rest, out)
+        if method == "at":
+            return ufunc_methods.at(self, ufunc, inputs, rest)
+        if method == "reduceat":
+            made = ufunc_methods.reduceat(self, ufunc, inputs, rest)
+            return made if out is None else self._stored(ufunc, [made], out, {})
         if method not in ("reduce", "accumulate", "outer"):
             raise TracingError(f"np.{ufunc.__name__}.{method} cannot be compiled; use functions on whole arrays")
         result = self._numbers_of(ufunc_method(self, ufunc, method, inputs, rest))
         return result if out is None else self._stored(ufunc, [result], out, {})
+
+    def as_arrays(self, result: Any) -> Any:
+        """Results of a ufunc as arrays, also without dimensions."""
+        if isinstance(result, tuple):
+            return tuple(map(self.as_arrays, result))
+        return self.wrap(result.value) if isinstance(result, Tracer) and result.is_scalar else result
 
     def _selected_ufunc(self, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
         """Of arrays whose length is known when the function runs."""
@@ -257,6 +275,8 @@ class Dispatch(Operations):
         rule = FUNCTIONS.get(function)
         if rule is None and (source := numpy_source.source_of(function)) is not None:
             return source(*arguments, **options)
+        if rule is None and function in REASONS:
+            raise TracingError(f"{name_of(function)} cannot be compiled: {REASONS[function]}")
         if rule is None:
             raise TracingError(
                 f"{name_of(function)} cannot be compiled yet; compute it outside, or express it through other NumPy functions"

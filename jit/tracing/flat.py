@@ -45,6 +45,9 @@ class Flat:
     def _positions(self, key: Any) -> np.ndarray[Any, Any]:
         """The positions that a key names: NumPy's own answer for an array of them."""
         if type(key) is type(self.base):
+            known = self.base.context.known(key)
+            key = key if known is None else known
+        if type(key) is type(self.base):
             raise TracingError(
                 "a.flat[i] = v needs positions that are known when the function is traced; write a.reshape(-1)[i] = v"
             )

@@ -13,9 +13,13 @@ from hlojit.tracing import (
     complex_numbers,
     factorizations,
     fourier,
+    histograms,
     linear_systems,
     matrices,
     norms,
+    padding,
+    placing,
+    positions,
     products,
     reductions,
     searching,
@@ -40,6 +44,10 @@ FUNCTIONS: Rules = {
     **linear_systems.RULES,
     **norms.RULES,
     **searching.RULES,
+    **padding.RULES,
+    **placing.RULES,
+    **positions.RULES,
+    **histograms.RULES,
 }
 
 VIEWS: Final[frozenset[Any]] = frozenset(
@@ -56,7 +64,7 @@ VIEWS: Final[frozenset[Any]] = frozenset(
 ARRAYS_WITHOUT_DIMENSIONS: Final[frozenset[Any]] = frozenset(
     {
         np.where, np.broadcast_to, np.broadcast_arrays, np.copy, np.zeros_like, np.ones_like, np.empty_like, np.full_like,
-        np.select, np.array_split, np.split, np.stack, np.concatenate,
+        np.select, np.pad, np.tensordot, np.linalg.tensordot, np.array_split, np.split, np.stack, np.concatenate,
     }
 )  # fmt: skip
 """Functions whose results without dimensions are arrays; of all others they are scalars."""
@@ -68,3 +76,23 @@ LIKE_THEIR_OPERAND: Final[frozenset[Any]] = frozenset(
 
 PYTHON_BOOLEANS: Final[frozenset[Any]] = frozenset({np.allclose, np.array_equal, np.array_equiv})
 """Functions that give Python's ``bool``."""
+
+OF_SEVERAL: Final[frozenset[Any]] = frozenset(
+    {
+        np.concatenate, np.concat, np.stack, np.vstack, np.hstack, np.dstack, np.column_stack, np.block, np.select, np.choose,
+        np.broadcast_arrays, np.meshgrid, np.ix_, np.einsum, np.einsum_path, np.lexsort, np.ravel_multi_index, np.piecewise,
+        np.histogramdd, np.histogram2d, np.linalg.multi_dot, np.pad, np.histogram,
+    }
+)  # fmt: skip
+"""Functions to which a list of arrays is several arrays; to all others it is one."""
+
+_VALUES = "the length of its result depends on values"
+_MEMORY = "where arrays lie is known only when the function is called"
+REASONS: Final[dict[Any, str]] = {
+    np.trim_zeros: _VALUES,
+    np.polydiv: _VALUES,
+    np.real_if_close: "the dtype of its result depends on values; use .real",
+    np.shares_memory: _MEMORY,
+    np.may_share_memory: _MEMORY,
+}
+"""Why functions have no rule, and never will."""

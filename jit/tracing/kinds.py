@@ -41,6 +41,9 @@ def as_kind(wanted: Any) -> Kind:
     """
     if isinstance(wanted, ElementType):
         return kind_of_element(wanted)
+    if isinstance(wanted, type) and issubclass(wanted, np.dtype):
+        made: Any = wanted  # the class of a dtype, which ufuncs take as well
+        wanted = made()
     row = find_element_type(wanted) if isinstance(wanted, str) else None
     if row is not None and row.name not in BUILT_IN:
         return kind_of_element(row)

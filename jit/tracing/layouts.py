@@ -8,7 +8,7 @@ Strides are counted in elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -32,6 +32,24 @@ def is_contiguous(shape: Sequence[int], strides: Strides | None, order: str = "C
         return False
     wanted = contiguous(shape, order)
     return 0 in shape or all(extent == 1 or a == b for extent, a, b in zip(shape, strides, wanted))
+
+
+@final
+class Flags:
+    """``a.flags`` of a traced array, as far as it tells how elements lie."""
+
+    def __init__(self, shape: Sequence[int], strides: Strides):
+        self.c_contiguous = self.contiguous = is_contiguous(shape, strides)
+        self.f_contiguous = self.fortran = is_contiguous(shape, strides, "F")
+        self.fnc = self.f_contiguous and not self.c_contiguous
+        self.forc = self.f_contiguous or self.c_contiguous
+        self.aligned = True
+
+    def __getitem__(self, name: str) -> bool:
+        """By NumPy's name for it, in capital letters."""
+        short = {"C": "c_contiguous", "F": "f_contiguous", "A": "aligned"}
+        found: bool = getattr(self, short.get(name, name.lower()))
+        return found
 
 
 def overlaps_itself(shape: Sequence[int], strides: Strides) -> bool:

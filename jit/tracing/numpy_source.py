@@ -15,19 +15,25 @@ import numpy as np
 from hlojit.tracing.rewriting import rewritten
 
 _NAMES: Final = """
-append apply_over_axes array_equal average array_equiv atleast_1d atleast_2d atleast_3d column_stack corrcoef cov
-cumulative_prod cumulative_sum diag diag_indices_from diff fill_diagonal dstack fix fliplr flipud gradient histogram
-hsplit i0 isneginf isposinf ix_ median meshgrid nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmin
-nanprod nansum piecewise polyadd polyder polyfit polyint polysub polyval put_along_axis real_if_close resize rot90 sinc
-sort_complex trapezoid tril_indices_from triu_indices_from unstack unwrap vander vsplit
+append apply_along_axis apply_over_axes array_equal array_equiv atleast_1d atleast_2d atleast_3d average block
+broadcast_arrays column_stack common_type convolve corrcoef correlate cov cross cumulative_prod cumulative_sum delete
+diag diag_indices_from diagflat diff digitize dsplit dstack ediff1d einsum_path fill_diagonal fix fliplr flipud
+gradient histogram histogram2d histogram_bin_edges histogramdd hsplit i0 insert interp isfortran isneginf isposinf ix_
+kron linspace median nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum
+nanvar percentile piecewise poly polyadd polyder polyfit polyint polysub polyval put_along_axis quantile
+resize rot90 select sinc sort_complex trapezoid tril_indices_from triu_indices_from unique_all unique_counts
+unique_inverse unique_values unstack unwrap vander vsplit
 """.split()
 FUNCTIONS: Final = {getattr(np, name) for name in _NAMES}
 
 
 def source_of(function: Any) -> Callable[..., Any] | None:
     """What runs in the place of one of NumPy's functions, or None of one that has no Python source or is not named."""
-    if function not in FUNCTIONS:
-        return None
+    return own_source(function) if function in FUNCTIONS else None
+
+
+def own_source(function: Any) -> Callable[..., Any] | None:
+    """The Python source of one of NumPy's functions, rewritten, or None where it has none."""
     inner = getattr(function, "_implementation", function)
     return rewritten(inner).function if isinstance(inner, FunctionType) else None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hlojit.tracing import matrices, special_functions
+from hlojit.tracing import matrices, parts_of_numbers, special_functions
 
 UfuncRule = Callable[..., Any]
 """``rule(operations, ufunc, operands, options)``."""
@@ -14,4 +14,4 @@ UfuncRule = Callable[..., Any]
 
 def rule_of(ufunc: np.ufunc) -> UfuncRule | None:
     """The rule of such a ufunc, or None."""
-    return matrices.UFUNCS.get(ufunc) or special_functions.special_rule(ufunc)
+    return matrices.UFUNCS.get(ufunc) or parts_of_numbers.UFUNCS.get(ufunc) or special_functions.special_rule(ufunc)

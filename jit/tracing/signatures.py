@@ -102,8 +102,20 @@ _REDUCTIONS: Final[frozenset[Any]] = frozenset(
 )
 """Those that compute in the common dtype of array and ``out`` unless ``dtype`` says otherwise."""
 
-_ANY_KIND: Final[frozenset[Any]] = _REDUCTIONS | {np.any, np.all, np.mean, np.var, np.choose}
+_ANY_KIND: Final[frozenset[Any]] = _REDUCTIONS | {
+    np.any,
+    np.all,
+    np.mean,
+    np.var,
+    np.choose,
+    np.nanmedian,
+    np.nanquantile,
+    np.nanpercentile,
+}
 """Those whose result is cast into any dtype."""
+
+_WITHOUT_OUT: Final[frozenset[Any]] = frozenset({np.nanmedian, np.nanquantile, np.nanpercentile})
+"""Those that cast and broadcast into their ``out`` as no other function does."""
 
 _BUFFERED: Final[frozenset[Any]] = frozenset({np.argmax, np.argmin, np.take, np.compress})
 """Those that want an ``out`` which can be cast to the result, and cast back without a question."""
@@ -117,6 +129,8 @@ _ELEMENTWISE: Final[Mapping[Any, np.ufunc]] = {
 
 def prepared_for_out(function: Callable[..., Any], positional: list[Any], named: dict[str, Any], out: Any) -> None:
     """Change arguments to what NumPy computes because of ``out``."""
+    if function in _WITHOUT_OUT:
+        raise TracingError(f"{name_of(function)}: out= cannot be compiled yet; write a[...] = {name_of(function)}(...)")
     operand = named.get("a", positional[0] if positional else None)
     if function not in _REDUCTIONS or not isinstance(out, Tracer) or not isinstance(operand, Tracer):
         return

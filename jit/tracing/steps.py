@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 import numpy as np
+from hlojit.ir.attributes import GatherDimensionNumbers
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Value
+from hlojit.ir.types import tensor
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.tracer import kind_of_element
 
@@ -219,3 +221,39 @@ class Gathered:
     def write(self, operations: Operations, base: Value, elements: Value) -> Value:
         """As ``Step.write``."""
         raise TracingError("a view that only shows cannot be written; write into a copy")
+
+
+@final
+@dataclass(frozen=True)
+class Windows:
+    """Each window of some lengths along some axes, one after the other: a view that only shows."""
+
+    axes: tuple[int, ...]
+    lengths: tuple[int, ...]
+
+    def read(self, operations: Operations, base: Value) -> Value:
+        """As ``Step.read``."""
+        for axis, length in zip(self.axes, self.lengths):
+            base = _windows(operations, base, axis, length)
+        return base
+
+    def write(self, operations: Operations, base: Value, elements: Value) -> Value:
+        """As ``Step.write``."""
+        raise TracingError("windows of an array overlap and cannot be written; write into the array, or a copy")
+
+
+def _windows(operations: Operations, base: Value, axis: int, length: int) -> Value:
+    """Windows along one axis: where each begins stays in its place, what is in it comes last."""
+    b, shape = operations.builder, base.tensor_type.shape
+    count, rank = shape[axis] - length + 1, len(shape)
+    grid = tensor((count, length, 1), "i64")
+    starts, offsets = (b.iota(grid, dimension) for dimension in (0, 1))
+    numbers = GatherDimensionNumbers(
+        offset_dims=tuple(d for d in range(rank) if d != axis),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+        index_vector_dim=2,
+    )
+    sizes = tuple(1 if d == axis else extent for d, extent in enumerate(shape))
+    attributes = {"dimension_numbers": numbers, "slice_sizes": sizes, "indices_are_sorted": False}
+    return b.create("gather", [base, b.add(starts, offsets)], attributes=attributes).result

@@ -17,6 +17,7 @@ from hlojit.ir.graph import Value
 from hlojit.ir.types import TensorType
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flat import Flat
+from hlojit.tracing.layouts import Flags
 from hlojit.tracing.specializing import NeedsValues
 from hlojit.tracing.storage import View
 
@@ -27,6 +28,10 @@ Kind = np.dtype[Any] | ElementType
 def kind_of_element(element: ElementType) -> Kind:
     """NumPy's dtype of an element type, or itself if it has none."""
     return element.dtype or element
+
+
+_MOST_LISTED: Final = 256
+"""Elements that ``.tolist()`` makes numbers of the program of."""
 
 
 class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
@@ -349,6 +354,20 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         """``numpy.ndarray.compress``."""
         return self.context.function(np.compress, (condition, self, axis), {})
 
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """``numpy.ndarray.put``."""
+        self._call(np.put, indices, values, mode)
+
+    @property
+    def flags(self) -> Flags:
+        """How the elements lie."""
+        return Flags(self.shape, self.context.known_strides(self))
+
+    @property
+    def device(self) -> str:
+        """As NumPy has it."""
+        return "cpu"
+
     def partition(self, kth: Any, axis: int = -1, **options: Any) -> None:
         """Partitioned in place."""
         self[...] = self._call(np.partition, kth, axis, **options)
@@ -373,11 +392,13 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         Flat(self)[:] = value
 
     def tolist(self) -> Any:
-        """Python's numbers, of what is the same at every call; else raises ``TracingError``."""
+        """Python's numbers in lists in lists: of many elements only of what is the same at every call, else ``TracingError``."""
         known = self._known()
         if known is not None:
             return known.tolist()
-        self._no_value(".tolist()", "return the array instead")
+        if self.size > _MOST_LISTED:
+            self._no_value(".tolist()", "return the array instead")
+        return [each.tolist() for each in self] if self.shape else self.item()
 
     def _call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         return self.context.function(function, (self, *arguments), options)

@@ -45,6 +45,12 @@ VALUES: dict[str, list[Any]] = {
     "v": [2.0, 3, [1.0, 9.0], X[0], BYTES, True], "side": ["left", "right", "no such", 3], "sorter": [None, [2, 0, 1], [0, 1], [0.0, 1.0, 2.0]],
     "kth": [0, 1, -1, 2, 5, -4, (0, 1), [[0, 1]], 1.0, "x", True], "choices": [[X[0], 7], [1, 2], (X[0], X[1]), [X[:1], X], [BYTES, X[0]], []],
     "src": [1, 1.5, X[0], X[:, :1], X.T, X[None], [1, 2, 3], 1j, True, "x"], "mask": [True, X > 0, INTEGERS, (X > 0)[0], [True], (X > 0).ravel()],
+    "ind": [0, [1, 1, -1], [9], [0.5], X > 0], "vals": [1, [7, 8], [], 2.5], "keys": [(X[0],), (INTEGERS, X), [X[0], X[0]], ()], "to": ["i4", float, "no such"],
+    "from_": ["f8", np.float32], "bitorder": ["big", "little", "no such"], "count": [None, 3, -3, 40, -99, 0], "q": [0, 1, 0.25, [0.1, 1.0], 30, -1, 101.0, np.float64(0.5)],
+    "method": ["linear", "lower", "nearest", "weibull", "no such"], "weights": [None, X], "interpolation": [None, "lower"], "overwrite_input": [False],
+    "a1": [2, [1, 2], X], "a2": [2, [1, 2], X], "p": [[1, 3, 2], [2], X, 3.0], "sparse": [True, False], "indexing": ["xy", "ij", "no such"],
+    "dims": [(3, 4), (9, 9), (4,), 3], "multi_index": [(BYTES[:2], [0, 1]), ([9, 0], [0, 0]), [[0, 1], [2, 3]], (0, 1)], "bins": [3, 0, -1, 2.5, [0, 1, 2], [2, 1], "auto"],
+    "range": [None, (-1, 2), (2, 1), (0, 0), (0, np.inf)], "density": [None, True, False],
     "values": [1, 1.5, [1, 2], [], 1j, X[0], INTEGERS, True],
 }  # fmt: skip
 """Unusual values by the name of an argument."""
@@ -80,6 +86,9 @@ BASES: dict[Callable[..., Any], tuple[Any, ...]] = {
     np.isclose: (X, X + 1e-9), np.allclose: (X, X), np.einsum: ("ij,ij->i", X, X), np.where: (X > 0, X, 1.0), np.vdot: (X, X), np.inner: (X, X),
     np.searchsorted: (np.array([-1.5, 2.0, 3.0]), X), np.partition: (X, 1), np.argpartition: (X, 1), np.choose: (np.array([0, 1, 1]), [X[0], X[1]]),
     np.copyto: (X, INTEGERS), np.putmask: (X, X > 0, INTEGERS), np.squeeze: (X[:1],), np.result_type: (X, "f4"), np.ravel: (X,), np.shape: (X,), np.ndim: (X,), np.size: (X,),
+    np.put: (X, [0, 4], [7, 8]), np.place: (X, X > 0, [7, 8]), np.lexsort: ((X[0], X[1]),), np.can_cast: (X, "f4"), np.packbits: (X > 0,), np.unpackbits: (BYTES,),
+    np.nanquantile: (X, 0.3), np.nanpercentile: (X, 30), np.polymul: (X[0], X[1, 1:]), np.roots: (X[0],), np.meshgrid: (X[0], X[1]),
+    np.unravel_index: (BYTES[:2], (3, 4)), np.ravel_multi_index: ((BYTES[:2], BYTES[:2]), (3, 4)),
 }  # fmt: skip
 """The arguments of a usual call, where it is not one array."""
 

@@ -228,7 +228,7 @@ REFUSED = [
     (lambda x: {x[0]: 1}, r"static"),
     (lambda x: f"{x[0]:.3f}", r"format them outside"),
     (as_is(lambda x: 1.0 in x), r"np\.any"),
-    (lambda x: x.tolist(), r"return the array"),
+    (lambda x: np.resize(x, 300).tolist(), r"return the array"),
     (lambda x: x + "text", r"'add' did not contain a loop"),
     (lambda x: "text", r"result is 'text' of type str"),
     (lambda x: object(), r"object objects cannot be used in a compiled function"),

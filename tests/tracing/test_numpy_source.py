@@ -55,7 +55,6 @@ CASES: dict[str, Case] = {
     "diag_from": (lambda a: a[np.diag_indices_from(a)], (A[:, :4].copy(),)),
     "unstack": (lambda a: np.unstack(a), (A,)),
     "vander": (lambda a: (np.vander(a), np.vander(a, 3, increasing=True)), (V,)),
-    "real_if_close": (lambda a: np.real_if_close(a), (A,)),
     "indices": (lambda a: np.indices(a.shape)[0] * a, (A,)),
     "mgrid": (lambda a: np.mgrid[0:4, 0:5][1] * a, (A,)),
     "fftfreq": (lambda a: np.fft.fftfreq(a.size) * a, (V,)),

@@ -177,3 +177,56 @@ def _fromfunction(ops: Operations, function: Any, shape: Sequence[int], *, dtype
 
 
 RULES[np.fromfunction] = _fromfunction
+
+
+def _checked_finite(ops: Operations, a: Any, dtype: Any = None, order: Any = None) -> Any:
+    if not holds_tracers(a):
+        return np.asarray_chkfinite(a, dtype, order)
+    found = _asarray(ops, a, dtype, order)
+    if found.dtype.kind in "fc":
+        wrong = ops.value(~np.all(np.isfinite(found)))
+        ops.check(wrong, ValueError, "array must not contain infs or NaNs")
+    return found
+
+
+RULES[np.asarray_chkfinite] = _checked_finite
+
+
+def _required(ops: Operations, a: Any, dtype: Any = None, requirements: Any = None, **named: Any) -> Any:
+    if not holds_tracers(a):
+        return np.require(a, dtype, requirements, **named)
+    letters = {str(each).upper()[:1] for each in requirements or ()}
+    if not letters <= set("CFAWOE"):
+        raise KeyError(*sorted(letters - set("CFAWOE")))
+    if {"C", "F"} <= letters:
+        raise ValueError('Cannot specify both "C" and "F" order')
+    order = "C" if "C" in letters else "F" if "F" in letters else None
+    return _asarray(ops, a, dtype, order, copy=True if letters & set("OW") else None)
+
+
+RULES[np.require] = _required
+
+
+def _scalar(kind: Any) -> Callable[..., Any]:
+    """``np.float32(x)``: of a number a scalar, of an array an array."""
+
+    def call(ops: Operations, *given: Any, **named: Any) -> Any:
+        if len(given) != 1 or named or not holds_tracers(given[0]):
+            return kind(*given, **named)
+        ops.mark()
+        if type(given[0]) is Selected:
+            return given[0].astype(kind)
+        operand = ops.tracer(given[0])
+        if operand.weak is not None:
+            return ops.scalar(ops.value(operand, np.dtype(kind)))
+        made: Any = operand.astype(kind)
+        return made if made.ndim else ops.scalar(made.value)
+
+    return call
+
+
+for _kind in (
+    np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.float16, np.float32,
+    np.float64, np.complex64, np.complex128, np.longlong, np.ulonglong,
+):  # fmt: skip
+    RULES[_kind] = _scalar(_kind)

@@ -14,11 +14,13 @@ from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from hlojit.tracing import texts
+from hlojit.tracing import numpy_parts, texts
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow import arrays, python_functions, walks
 from hlojit.tracing.flow.mutations import CHANGING, CONTAINERS
 from hlojit.tracing.flow.refusals import refuse, with_errors
+from hlojit.tracing.functions import FUNCTIONS, OF_SEVERAL
+from hlojit.tracing.numpy_source import FUNCTIONS as SOURCES
 from hlojit.tracing.numpy_source import is_numpys, is_numpys_file
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rewriting import Site, is_library, rewritten, substitute
@@ -40,6 +42,8 @@ def stand_in(runtime: TracedRuntime, site: Site, function: Any) -> Callable[...,
         rule = _RULES.get(function)
     except TypeError:
         rule = None
+    if is_numpys_file(site.file) and rule is None:
+        rule = _of_numpys_code(function)
     if function is builtins.next:
         return functools.partial(_next, runtime, site)
     if function is warnings.warn:
@@ -56,10 +60,47 @@ def stand_in(runtime: TracedRuntime, site: Site, function: Any) -> Callable[...,
             runtime.require_own(site, owner)
     if isinstance(function, BuiltinMethodType):
         return _method(runtime, site, function)
+    if is_numpys_file(site.file) and _is_partition(function):
+        return functools.partial(numpy_parts.sorted_in_place, runtime.ops, function.__self__)
     if is_numpys(function) and is_numpys_file(site.file):
         return rewritten(function).function
+    if _takes_lists(function):
+        return functools.partial(_of_numpy, runtime.ops, function)
     replaced = replacement_for(function)
     return substitute(function) if replaced is None else replaced
+
+
+def _of_numpys_code(function: Any) -> Callable[..., Any] | None:
+    try:
+        return numpy_parts.RULES.get(function)
+    except TypeError:
+        return None
+
+
+def _is_partition(function: Any) -> bool:
+    """Of a traced array, by NumPy's own code."""
+    is_method = isinstance(function, MethodType) and isinstance(function.__self__, Tracer)
+    return is_method and function.__name__ == "partition"
+
+
+def _takes_lists(function: Any) -> bool:
+    try:
+        return isinstance(function, np.ufunc) or function in FUNCTIONS or function in SOURCES
+    except TypeError:
+        return False
+
+
+def _of_numpy(ops: Operations, function: Any, *arguments: Any, **named: Any) -> Any:
+    """NumPy asks lists for no rule of what is in them, and does not hand on ``out=...``, which asks for an array."""
+    dispatch: Any = ops
+    if any(type(each) in (list, tuple) and arrays.holds_tracers(each) for each in (*arguments, *named.values())):
+        if isinstance(function, np.ufunc) or function not in OF_SEVERAL:
+            arguments = tuple(ops.tracer(each) if arrays.holds_tracers(each) else each for each in arguments)
+        else:
+            return dispatch.function(function, arguments, named)
+    if isinstance(function, np.ufunc) and named.get("out") is ...:
+        return dispatch.as_arrays(function(*arguments, **named))
+    return function(*arguments, **named)
 
 
 def _silent(*arguments: Any, **named: Any) -> None:

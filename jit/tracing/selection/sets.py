@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.attributes import ScatterDimensionNumbers
+from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.kinds import element_of
@@ -60,8 +62,9 @@ def _extent(operand: Selected) -> Extent:
 @implements(RULES, np.unique)
 def unique(
     ops: Operations, ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
-    axis: Any = None, *, equal_nan: bool = True,
+    axis: Any = None, *, equal_nan: bool = True, sorted: bool = True,
 ) -> Any:  # fmt: skip
+    """Sorted always, which is one of the orders that ``sorted=False`` allows."""
     shape = None if isinstance(ar, Selected) else ops.tracer(ar).shape
     if axis is not None and (shape is None or len(shape) != 1):
         raise TracingError("np.unique: axis= of an array of several dimensions cannot be compiled yet")
@@ -205,6 +208,9 @@ def _search(ops: Operations, ordered: Selected, wanted: Tracer, side: str) -> Tr
 
 # ------------------------------------------------------------------------------------------------------------ counts
 
+_SHORT: Final = 1 << 16
+"""Of counts whose number is not known, but a bound of it is."""
+
 
 @implements(RULES, np.bincount)
 def bincount(ops: Operations, x: Any, weights: Any = None, minlength: int = 0) -> Any:
@@ -215,10 +221,14 @@ def bincount(ops: Operations, x: Any, weights: Any = None, minlength: int = 0) -
         )
     if own.dtype.kind not in "iub" or own.dtype == np.uint64:
         raise TypeError(f"Cannot cast array data from {own.dtype!r} to dtype('int64') according to the rule 'safe'")
+    minlength = operator.index(minlength)
     if minlength < 0:
         raise ValueError("'minlength' must not be negative")
     elements = own.elements if isinstance(own, Selected) else own
     most = 2 if own.dtype == np.bool_ else 256 if own.dtype.itemsize == 1 else ops.limits.get(elements.value)
+    if most is None and own.dtype.itemsize == 8:
+        highest = ops.ranges.of(elements.value)[1]
+        most = highest + 1 if highest < max(minlength, _SHORT) else None
     if most is None:
         raise TracingError(
             "np.bincount gives as many elements as the largest number says, and it is not known how many these are at most: "
@@ -227,13 +237,15 @@ def bincount(ops: Operations, x: Any, weights: Any = None, minlength: int = 0) -
     wide = own.astype(np.int64)
     ops.check(ops.value(np.any(np.less(wide, 0))), ValueError, "'list' argument must have no negative elements")
     count = np.maximum(np.max(wide, initial=-1) + 1, minlength)
-    extent = Extent.of_count(ops, ops.tracer(count), max(most, minlength))
-    places = masked(wide, extent.capacity) if isinstance(wide, Selected) else wide
+    extent = None if most <= minlength else Extent.of_count(ops, ops.tracer(count), most)
+    capacity = minlength if extent is None else extent.capacity
+    places = masked(wide, capacity) if isinstance(wide, Selected) else wide
     if weights is None:
         added: Any = ops.wrap(ops.full(1, np.dtype(np.int64), elements.shape))
     else:
         added = _weights(ops, own, weights)
-    return Selected(_scattered(ops, ops.tracer(places), ops.tracer(added), extent.capacity), (extent,))
+    sums = sums_by_place(ops, ops.tracer(places), ops.tracer(added), capacity)
+    return sums if extent is None else Selected(sums, (extent,))
 
 
 def _weights(ops: Operations, own: Any, weights: Any) -> Any:
@@ -250,18 +262,22 @@ def _weights(ops: Operations, own: Any, weights: Any) -> Any:
     return elements.astype(np.float64)
 
 
-def _scattered(ops: Operations, places: Tracer, added: Tracer, length: int) -> Tracer:
+def sums_by_place(ops: Operations, places: Tracer, added: Tracer, length: int) -> Tracer:
     """Sums by place; what lies beyond the end is left out."""
+    return combined_by_place(ops, ops.full(0, added.dtype, (length,)), places, added, "add")
+
+
+def combined_by_place(ops: Operations, base: Value, places: Tracer, added: Tracer, op: str) -> Tracer:
+    """The elements of ``base`` combined with those added at their places, one after the other."""
     scalar = tensor((), element_of(added.dtype))
     numbers = ScatterDimensionNumbers(
         update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,), index_vector_dim=1
     )
-    zeros = ops.full(0, added.dtype, (length,))
     made = ops.builder.create(
         "scatter",
-        [zeros, ops.builder.reshape(places.value, (places.shape[0], 1)), added.value],
+        [base, ops.builder.reshape(places.value, (places.shape[0], 1)), added.value],
         attributes={"scatter_dimension_numbers": numbers, "indices_are_sorted": False, "unique_indices": False},
-        regions=[ops.builder.region([scalar, scalar], lambda inner, old, new: inner.add(old, new))],
-        result_types=[zeros.type],
+        regions=[ops.builder.region([scalar, scalar], lambda inner, old, new: inner.create(op, [old, new]).result)],
+        result_types=[base.type],
     ).result
     return ops.wrap(made)
