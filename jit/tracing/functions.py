@@ -64,7 +64,7 @@ VIEWS: Final[frozenset[Any]] = frozenset(
 ARRAYS_WITHOUT_DIMENSIONS: Final[frozenset[Any]] = frozenset(
     {
         np.where, np.broadcast_to, np.broadcast_arrays, np.copy, np.zeros_like, np.ones_like, np.empty_like, np.full_like,
-        np.select, np.pad, np.tensordot, np.linalg.tensordot, np.array_split, np.split, np.stack, np.concatenate,
+        np.select, np.pad, np.meshgrid, np.tensordot, np.linalg.tensordot, np.array_split, np.split, np.stack, np.concatenate,
     }
 )  # fmt: skip
 """Functions whose results without dimensions are arrays; of all others they are scalars."""

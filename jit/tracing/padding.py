@@ -51,6 +51,8 @@ def pad(ops: Operations, array: Any, pad_width: Any, mode: Any = "constant", **o
                 line = np.pad(np.arange(operand.shape[axis]), width, mode=mode)
                 operand = concatenate(ops, list(_runs(ops, operand, axis, line)), axis)
         return operand
+    if not operand.ndim:
+        return operand.copy()
     source: Any = own_source(np.pad)
     return source(operand, widths, mode, **options)
 

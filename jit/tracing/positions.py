@@ -38,7 +38,8 @@ def meshgrid(ops: Operations, *xi: Any, copy: Any = True, sparse: Any = False, i
         if not sparse:
             grid = broadcast_to(ops, grid, shape)
         grids.append(grid.copy() if copy else grid)
-    return tuple(grids)
+    # As NumPy has it: a tuple where something was made of the grids.
+    return grids if sparse and not copy else tuple(grids)
 
 
 def _weights(shape: Sequence[int], order: str) -> list[int]:
@@ -52,9 +53,6 @@ def _integers(ops: Operations, given: Any) -> Tracer:
     operand = ops.tracer(given)
     if operand.dtype.kind not in "iub" and operand.size:
         raise TypeError("only int indices permitted")
-    if operand.dtype == np.uint64:
-        kinds = "from dtype('uint64') to dtype('int64')"
-        raise TypeError(f"Iterator operand 0 dtype could not be cast {kinds} according to the rule 'same_kind'")
     return operand.astype(np.int64)
 
 
@@ -67,7 +65,7 @@ def unravel_index(ops: Operations, indices: Any, shape: Any, order: Any = "C") -
     if not extents:
         raise TracingError("np.unravel_index into an array without dimensions cannot be compiled: the position is ()")
     if not size and number.size:
-        raise ValueError("dimensions must be positive" if 0 in extents else "")
+        raise ValueError(f"an index is out of bounds for array with size {size}")
     least, most = ops.ranges.of(number.value)
     if number.size and not (least >= 0 and most < size):
         wrong = (number < 0) | (number >= size)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.attributes import ScatterDimensionNumbers
+from hlojit.ir.errors import ExecutionError
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.errors import TracingError
@@ -225,17 +226,27 @@ def bincount(ops: Operations, x: Any, weights: Any = None, minlength: int = 0) -
     if minlength < 0:
         raise ValueError("'minlength' must not be negative")
     elements = own.elements if isinstance(own, Selected) else own
+    if not elements.size:
+        # Of nothing NumPy counts, and does not look at weights.
+        return ops.wrap(ops.full(0, np.dtype(np.int64), (minlength,)))
     most = 2 if own.dtype == np.bool_ else 256 if own.dtype.itemsize == 1 else ops.limits.get(elements.value)
     if most is None and own.dtype.itemsize == 8:
         highest = ops.ranges.of(elements.value)[1]
         most = highest + 1 if highest < max(minlength, _SHORT) else None
-    if most is None:
+    if most is None and not minlength:
         raise TracingError(
             "np.bincount gives as many elements as the largest number says, and it is not known how many these are at most: "
-            "compare instead, (x[:, None] == np.arange(most)).sum(axis=0), or convert to np.uint8 first"
+            "say so, np.bincount(x, minlength=most), or convert to np.uint8 first"
         )
     wide = own.astype(np.int64)
     ops.check(ops.value(np.any(np.less(wide, 0))), ValueError, "'list' argument must have no negative elements")
+    if most is None:
+        ops.check(
+            ops.value(np.any(np.greater_equal(wide, minlength))),
+            ExecutionError,
+            f"np.bincount: a number is not below minlength={minlength}, which had to say how many there are at most",
+        )
+        most = minlength
     count = np.maximum(np.max(wide, initial=-1) + 1, minlength)
     extent = None if most <= minlength else Extent.of_count(ops, ops.tracer(count), most)
     capacity = minlength if extent is None else extent.capacity
