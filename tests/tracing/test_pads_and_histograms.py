@@ -91,9 +91,9 @@ def test_positions() -> None:
 
 
 @pytest.mark.parametrize("indexing", ["xy", "ij", "no"])
-def test_meshgrid(indexing: Any) -> None:
-    for sparse, copy in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        compare(lambda x, y: np.meshgrid(x, y, 2.0, indexing=indexing, sparse=sparse, copy=copy), V[:3], np.arange(2))  # type: ignore[arg-type]
+@pytest.mark.parametrize(("sparse", "copy"), [(False, False), (False, True), (True, False), (True, True)])
+def test_meshgrid(indexing: Any, sparse: Any, copy: Any) -> None:
+    compare(lambda x, y: np.meshgrid(x, y, 2.0, indexing=indexing, sparse=sparse, copy=copy), V[:3], np.arange(2))
 
 
 def test_windows() -> None:
