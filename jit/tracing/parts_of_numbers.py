@@ -1,4 +1,4 @@
-"""Ufuncs that take numbers apart or put them together: ``frexp``, ``ldexp``, ``modf``, ``spacing``, ``gcd``, ``lcm``, ``logaddexp2``."""
+"""Ufuncs that take numbers apart or put them together: ``frexp``, ``ldexp``, ``modf``, ``spacing``; and ``gcd``, ``lcm`` ..."""
 
 from __future__ import annotations
 
