@@ -312,7 +312,8 @@ def _end(
     ops.builder = Builder(frame.block, location=outer.location)
     ops.frames.append(frame)
     try:
-        values = [value_in(ops, leaf, form) for leaf, form in zip(leaves, forms, strict=True)]
+        with frame.again():
+            values = [value_in(ops, leaf, form) for leaf, form in zip(leaves, forms, strict=True)]
         values += [frame.written.get(storage, storage.value) for storage in written]
         if has_code:
             values.append(ops.builder.constant(0, tensor((), "i32")) if frame.code is None else frame.code)
@@ -445,7 +446,8 @@ class _Region:
         self.ops.builder = Builder(self.frame.block, location=outer.location)
         self.ops.frames.append(self.frame)
         try:
-            values = [value_in(self.ops, leaf, form) for leaf, form in zip(self.leaves.traced, forms, strict=True)]
+            with self.frame.again():
+                values = [value_in(self.ops, leaf, form) for leaf, form in zip(self.leaves.traced, forms, strict=True)]
             values += [self.frame.written[storage] for storage in written]
             self.ops.builder.return_(*values, *([self.code] if has_code else []))
         finally:

@@ -259,7 +259,14 @@ class JittedFunction(Dispatched):
         return ((), dict(bound.arguments)), static
 
     def _call_of(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> _Call:
-        dynamic, static = self._bind(arguments, named)
+        try:
+            dynamic, static = self._bind(arguments, named)
+        except ArgumentError:
+            if self._static == self.static_argnames:
+                raise
+            # Static for what earlier calls gave (a text), and not for what this one gives.
+            self._static, self._entries = self.static_argnames, ()
+            dynamic, static = self._bind(arguments, named)
         return _Call(arguments, named, dynamic, static, *self._recorder.flat(dynamic))
 
     def _specialized(self, call: _Call, use: Callable[[_Call], _Result]) -> _Result:

@@ -6,7 +6,7 @@ when the region ends, and the last value of every storage that was written is wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, final
 
@@ -40,6 +40,22 @@ class Frame:
         """Undo the writes."""
         for storage, value in self._before.items():
             self.written[storage] = storage.value
+            storage.value = value
+            storage.version += 1
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """With what was written, as at the end of the region: what arrays show is read so."""
+        outside = {storage: storage.value for storage in self.written}
+        self._show(self.written)
+        try:
+            yield
+        finally:
+            self._show(outside)
+
+    @staticmethod
+    def _show(values: Mapping[Storage, Value]) -> None:
+        for storage, value in values.items():
             storage.value = value
             storage.version += 1
 

@@ -113,6 +113,11 @@ class Operations:
         if isinstance(operand, (list, tuple)) and _holds_tracers(operand):
             stacked = self._stacked(operand)
             return stacked if kind is None else self.converted(stacked, kind)
+        if isinstance(operand, np.ndarray) and type(operand) not in (np.ndarray, np.memmap):
+            raise TracingError(
+                f"an array of type {type(operand).__name__}, a subclass of NumPy's arrays with a meaning of its own, "
+                "which would be lost: use np.asarray(x)" + (", or x.filled(...)" if hasattr(operand, "filled") else "")
+            )
         if isinstance(kind, ElementType):
             return self._encoded(np.asarray(operand), kind)
         array = np.asarray(operand, kind)

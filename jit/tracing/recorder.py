@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -221,7 +222,8 @@ class Recorder:
     def _require_unchanged(self, given: Any, tracers: Sequence[Tracer], structure: Structure) -> None:
         """Refuse a function that changes a list or dictionary of its caller: it was given another one."""
         leaves, now = self.flat(given)
-        if now == structure and all(a is b for a, b in zip(leaves, tracers, strict=True)):
+        is_same = now == structure and all(a is b for a, b in zip(leaves, tracers, strict=True))
+        if is_same and not _has_new_attributes(given):
             return
         raise TracingError(
             f"{self.name} changes a list, dictionary or object that is an argument ({', '.join(self.signature.parameters)}): "
@@ -264,6 +266,24 @@ def _holds(operations: Operations, value: Any, levels: int = 3) -> bool:
     if not isinstance(value, (list, tuple, dict, set)) or not levels:
         return False
     return any(_holds(operations, each, levels - 1) for each in (value.values() if isinstance(value, dict) else value))
+
+
+def _has_new_attributes(tree: Any) -> bool:
+    """Whether a dataclass in it was given attributes beside its fields."""
+    if isinstance(tree, dict):
+        return any(map(_has_new_attributes, tree.values()))
+    if isinstance(tree, (list, tuple)):
+        return any(map(_has_new_attributes, tree))
+    if not dataclasses.is_dataclass(tree) or isinstance(tree, type):
+        return False
+    fields = {field.name for field in dataclasses.fields(tree)}
+    own = getattr(tree, "__dict__", {})
+    is_new = any(name not in fields and _is_traced(value) for name, value in own.items())
+    return is_new or any(_has_new_attributes(own.get(name)) for name in fields)
+
+
+def _is_traced(value: Any) -> bool:
+    return type(value) is Tracer or (isinstance(value, (list, tuple)) and any(map(_is_traced, value)))
 
 
 def _attributes(value: Any) -> Any:

@@ -60,11 +60,17 @@ class Storage:
     def may_be(self, other: Storage, why: str) -> None:
         """Note that the two are one memory on some path: a write to one would be seen by the other, or not."""
         if other is not self:
-            self.allies.append((other, why))
-            other.allies.append((self, why))
+            # Of those that the other one may be this one may be, too: it may be the only one that is still seen.
+            for third in (other, *(each for each, _ in other.allies)):
+                self._meet(third, why)
             for one, another in ((self, other), (other, self)):
                 for third, reason in list(another.copies):
                     one.is_copied(third, reason)
+
+    def _meet(self, other: Storage, why: str) -> None:
+        if other is not self and all(each is not other for each, _ in self.allies):
+            self.allies.append((other, why))
+            other.allies.append((self, why))
 
     def is_copied(self, other: Storage, why: str) -> None:
         """Note that the other one is a copy where NumPy has a view, or the other way round."""

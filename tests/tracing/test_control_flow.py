@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import hlojit
@@ -233,3 +234,54 @@ def test_limits_of_a_loop_are_integers() -> None:
             hlojit.jit(lambda x, start=start: fori_loop(start, 4, lambda i, s: s + i, x))(1.0)
         with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
             hlojit.jit(lambda x, start: fori_loop(start, 4, lambda i, s: s + i, x))(1.0, start)
+
+
+def test_a_branch_gives_what_it_wrote() -> None:
+    def chosen(x: Any, a: Any) -> Any:
+        y = x.copy()
+        if a > 0:
+            y[0] = 7.0
+            z = y
+        else:
+            z = y + 1
+        return z, y
+
+    def returned(x: Any, a: Any) -> Any:
+        y = x.copy()
+        if a > 5:
+            return a, y
+        y[a] += 0.25
+        return a, y
+
+    def given(x: Any, a: Any) -> Any:
+        y = x.copy()
+
+        def written() -> Any:
+            y[0] = 7.0
+            return y
+
+        return cond(a > 0, written, lambda: y + 1), y
+
+    for function in (chosen, returned, given):
+        for a in (1, 2, -1, 6):
+            for ours, theirs in zip(hlojit.jit(function)(np.arange(5.0), a), function(np.arange(5.0), a)):
+                np.testing.assert_array_equal(ours, theirs)
+
+
+def test_an_array_that_a_loop_hands_on_is_the_argument() -> None:
+    """What a loop gives may be the argument, although nobody sees what it was in between."""
+
+    def function(x: Any, a: Any) -> None:
+        for _ in range(12):
+            y = np.zeros(5) % 4.0
+        for _ in range(15):
+            x[a % 5] = x[-2] % 4.0
+
+        def inner() -> Any:
+            nonlocal x, y
+
+    ours, theirs = np.arange(5.0), np.arange(5.0)
+    function(theirs, 2)
+    with suppress(hlojit.HlojitError):
+        hlojit.jit(function)(ours, 2)
+        np.testing.assert_array_equal(ours, theirs)

@@ -509,3 +509,39 @@ def test_arrays_of_other_libraries_are_taken_whatever_their_type(name: str) -> N
     expected = np.asarray(x[:2])[::-1]
     assert result.dtype == expected.dtype and result.tolist() == expected.tolist()
     assert hlojit.get(hlojit.put(x)).tolist() == np.asarray(x).tolist()
+
+
+def test_a_refused_call_changes_nothing() -> None:
+    function = hlojit.jit(lambda a: a * 2)
+    for _ in range(2):
+        with pytest.raises(hlojit.HlojitError, match="texttext"):
+            function("text")
+        np.testing.assert_array_equal(function(np.ones(2)), [2, 2])
+
+
+@pytest.mark.parametrize(
+    "captured", [np.matrix([[1.0, 2.0], [3.0, 4.0]]), np.ma.masked_array(np.ones((2, 2)), [[0, 1], [0, 0]])]
+)
+def test_captured_subclasses_are_refused(captured: Any) -> None:
+    for function in (
+        lambda x: x * captured,
+        lambda x: np.add(x, captured).sum(),
+        lambda x: captured,
+        lambda x: np.where(x > 0, captured, x),
+    ):
+        with pytest.raises(hlojit.HlojitError, match=type(captured).__name__):
+            hlojit.jit(function)(np.ones((2, 2)))
+
+
+def test_a_new_attribute_of_a_dataclass_is_refused() -> None:
+    @dataclasses.dataclass
+    class State:
+        w: Any
+
+        @hlojit.jit
+        def step(self, x: Any) -> Any:
+            self.before = x + 1
+            return x + self.w
+
+    with pytest.raises(hlojit.HlojitError, match="changes a list, dictionary or object"):
+        State(np.ones(2)).step(np.ones(2))

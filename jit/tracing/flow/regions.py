@@ -55,7 +55,8 @@ def behind(ops: Operations, frame: Frame) -> Iterator[Builder]:
     ops.frames.append(frame)
     carries, ops.carries = ops.carries, True
     try:
-        yield ops.builder
+        with frame.again():
+            yield ops.builder
     finally:
         ops.carries = carries
         frame.code = ops.checks.running
