@@ -25,6 +25,7 @@ from hlojit.tracing.dispatch import Dispatch
 from hlojit.tracing.donated import DonatedParameters
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow import TracedRuntime, Unroll
+from hlojit.tracing.flow.failures import is_left_to_the_call
 from hlojit.tracing.flow.never import AlwaysRaises
 from hlojit.tracing.flow.refusals import require_silent
 from hlojit.tracing.guards import Guards
@@ -175,8 +176,9 @@ class Recorder:
         require_silent(np.geterr(), "np.seterr")
         outer = Operations.in_work.set(operations)
         states = RandomStates(self.function, static.values)
+        runtime = TracedRuntime(operations, unrolled)
         try:
-            with running(TracedRuntime(operations, unrolled)):
+            with running(runtime):
                 result = fork_gate.outside(self._call, given, static)
             if operations.refused is not None:
                 raise operations.refused
@@ -190,10 +192,11 @@ class Recorder:
         except Exception as error:
             if operations.refused is not None and error is not operations.refused:
                 raise operations.refused from None
-            if not texts.is_traced(operations, error.args):
+            if texts.is_traced(operations, error.args):
+                # It raises whatever the arguments are, with their values.
+                texts.raised(operations, error)
+            elif not is_left_to_the_call(runtime, error):
                 raise
-            # It raises whatever the arguments are, with their values.
-            texts.raised(operations, error)
             return None
         finally:
             Operations.in_work.reset(outer)

@@ -339,3 +339,97 @@ def state_machine(x: Any) -> Any:
                 state = 0
                 count += 1
     return state, count
+
+
+@case(np.arange(5.0), 1)
+def view_of_what_the_branch_wrote(x: Any, k: Any) -> Any:
+    row = x[:2] * 1.0
+    if k > 0:
+        x[1:4] = 5.0
+        row = x[2:4]
+    return row, x
+
+
+@case(np.arange(5.0), 3)
+def view_of_what_the_loop_wrote(x: Any, n: Any) -> Any:
+    last = x[:1] * 1.0
+    for i in range(n):
+        x[i] = 10.0 * i
+        last = x[i : i + 1].copy()
+    return last, x
+
+
+@case(np.arange(5.0), 2.5)
+def first_above_or_else(x: Any, t: Any) -> Any:
+    for i, v in enumerate(x):
+        if v > t:
+            return i
+    return -1
+
+
+@case(30, 7)
+def first_divisor_or_else(n: Any, k: Any) -> Any:
+    while k > 1:
+        k -= 1
+        if n % k == 0:
+            return k
+    return 0
+
+
+@case(3)
+def integer_of_a_truth_value(a: Any) -> Any:
+    return int(a > 2), int(a > 5), round(a > 2), math.floor(a > 2)
+
+
+@case(3)
+def an_exception_behind_one_of_the_call(a: Any) -> Any:
+    names = [1, 2]
+    assert a > 5, "too small"
+    return names[a if a is None else 2]
+
+
+@case(-1)
+def unbound_behind_one_of_the_call(a: Any) -> Any:
+    for i in range(a):
+        b = i
+        assert a > 5, "too small"
+    return b
+
+
+@case(np.arange(5.0), 0.5)
+def written_behind_two_loops_that_call(x: Any, b: Any) -> Any:
+    def first(p: Any) -> None:
+        nonlocal x
+        x[0] = p
+
+    for _ in range(int(b * 8)):
+        y = int(b)
+    for _ in range(12):
+        y = np.zeros(5) % 4.0
+    first(b)
+    return y
+
+
+@case(3)
+def counted_by_a_function_inside(n: Any) -> Any:
+    total = calls = 0
+
+    def add(v: Any) -> None:
+        nonlocal total, calls
+        total += v
+        if v > 2:
+            calls += 1
+
+    for i in range(n * 10):
+        add(i)
+    return total, calls
+
+
+@case(np.arange(5.0))
+def an_array_that_each_round_makes_anew(x: Any) -> Any:
+    y = x
+    for i in range(12):
+        y = np.zeros(5) + i
+    x[0] = 2.0
+    y[1] = 3.0
+    return y

@@ -211,6 +211,17 @@ def test_an_array_of_outside_that_a_branch_gives_cannot_be_written_behind_it() -
     agree(copied, X, True)
 
 
+def test_what_a_branch_wrote_is_in_what_it_gives() -> None:
+    def written(x: Any, flag: Any) -> Any:
+        def write() -> Any:
+            x[0] = 9
+            return x[:2]
+
+        return cond(flag, write, lambda: x[:2]), x
+
+    agree(written, X.copy(), True)
+
+
 def test_the_rows_of_a_scan_have_the_type_of_all_its_steps() -> None:
     agree(lambda x: scan(lambda total, v: (total + v, total), 0, x), X[0] + 0.5)
 

@@ -18,7 +18,7 @@ def outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[A
     given = copy.deepcopy(arguments)
     try:
         return function(*given), given
-    except (ValueError, AssertionError, UnboundLocalError) as error:
+    except (ValueError, AssertionError, UnboundLocalError, IndexError) as error:
         return error, given
 
 

@@ -22,14 +22,11 @@ from hlojit.tracing.flow.joining import (
     tracers_of,
 )
 from hlojit.tracing.flow.regions import behind, code_of, region
-from hlojit.tracing.rewriting import RETURN_VALUE, RETURNED, UNDEFINED, Site, State
+from hlojit.tracing.rewriting import RETURN_VALUE, RETURNED, UNDEFINED, VALUE, Site, State
 from hlojit.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
     from hlojit.tracing.flow.runtime import TracedRuntime
-
-RESULT = "_hlojit_value"
-"""What joins call the value of an expression."""
 
 
 def branches(runtime: TracedRuntime, site: Site, condition: Any, before: State) -> Generator[State, State, State]:
@@ -54,11 +51,11 @@ def expression(runtime: TracedRuntime, site: Site, condition: Any) -> Generator[
     for first in (True, False):
         with region(runtime, Block(())) as made:
             value = yield first
-            ending = Ending(made, {RESULT: value})
+            ending = Ending(made, {VALUE: value})
             if not made.ended:
                 ending.look(runtime.ops)
         endings.append(ending)
-    return join(runtime, site, chosen, endings).get(RESULT, UNDEFINED)
+    return join(runtime, site, chosen, endings).get(VALUE, UNDEFINED)
 
 
 def short_circuit(runtime: TracedRuntime, site: Site, first: Any, *, is_and: bool) -> Generator[bool, Any, Any]:
@@ -68,11 +65,11 @@ def short_circuit(runtime: TracedRuntime, site: Site, first: Any, *, is_and: boo
     for runs in (is_and, not is_and):
         with region(runtime, Block(())) as made:
             value = (yield True) if runs else first
-            ending = Ending(made, {RESULT: value})
+            ending = Ending(made, {VALUE: value})
             if not made.ended:
                 ending.look(runtime.ops)
         endings.append(ending)
-    return join(runtime, site, decides, endings).get(RESULT, UNDEFINED)
+    return join(runtime, site, decides, endings).get(VALUE, UNDEFINED)
 
 
 def _relevant(site: Site, state: State) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from hlojit.tracing.flow.joining import (
     Ending,
     Start,
     guard,
+    is_same,
     note_aliases,
     note_shared,
     outer_of,
@@ -65,16 +66,26 @@ class Loop:
         self.carried: dict[str, Carried] = {}
         self.written: list[Storage] = []
         self.start: dict[str, Start] = {}
+        self.unchanged: dict[str, Any] = {}
+        """Variables that only functions inside assign, as long as no call in the body has been seen to."""
         for name, value in zip(site.names, state):
             if value is not UNDEFINED and (name in site.carried or name in site.live_after):
-                start = self.start[name] = Start(self.ops, value)
-                self.carried[name] = Carried(name, site, [start.leaves], [start.forms])
-                self.carried[name].may_be_unbound = start.bound is not None
+                if name in site.by_calls:
+                    self.unchanged[name] = value
+                else:
+                    self._begin(name, value)
+
+    def _begin(self, name: str, value: Any) -> None:
+        start = self.start[name] = Start(self.ops, value)
+        self.carried[name] = Carried(name, self.site, [start.leaves], [start.forms])
+        self.carried[name].may_be_unbound = start.bound is not None
 
     # ------------------------------------------------------------- the protocol
 
-    def run(self, condition: Value, step: Step, *, settle: bool, large: int = 0) -> Generator[RunBody, Any, State]:
-        """Record the loop.
+    def run(
+        self, condition: Value, step: Step, *, settle: bool, large: int = 0, runs: bool = False
+    ) -> Generator[RunBody, Any, State]:
+        """Record the loop; ``runs`` says that there is at least one round.
 
         ``settle``: variables whose type changes take one that holds both, else ``Unsettled`` is raised, as it is of a body of
         at most ``large`` instructions.
@@ -85,7 +96,7 @@ class Loop:
             if large and sum(1 for _ in body.block) <= large:
                 raise Unsettled(is_small=True)
             if not self._grow(body, settle):
-                return self._end(condition, body)
+                return self._end(condition, body, runs)
             del self.ops.checks.made[checks:]
         shown = ", ".join(f"{name}: {' and '.join(map(str, each.forms))}" for name, each in self.carried.items())
         raise TracingError(f"{self.site} the types of the loop's variables do not settle ({shown})")
@@ -130,6 +141,7 @@ class Loop:
     def _passed(self, own: dict[str, Any]) -> State:
         """The variables where a round begins: what the one before left, if that is read."""
         site = self.site
+        own = self.unchanged | own
         return tuple(
             False if name == site.exit_flag else own.get(name, UNDEFINED) if name in site.carried else UNDEFINED
             for name in site.names
@@ -167,6 +179,11 @@ class Loop:
         if name not in site.live_after and name not in site.carried:
             return False
         value = ending.values[name]
+        if name in self.unchanged:
+            if is_same(value, self.unchanged[name]):
+                return False
+            self._begin(name, self.unchanged.pop(name))
+            return True
         known = self.carried.get(name)
         if value is UNDEFINED:
             if known is None or name == RETURN_VALUE or known.may_be_unbound:
@@ -199,7 +216,7 @@ class Loop:
 
     # -------------------------------------------------------------------- the end
 
-    def _end(self, condition: Value, body: _Body) -> State:
+    def _end(self, condition: Value, body: _Body, runs: bool) -> State:
         ops, location = self.ops, self.ops.builder.location
         self._require_no_alias(body)
         with behind(ops, body.frame):
@@ -228,7 +245,7 @@ class Loop:
         blocks = [self._test(start, has_code, is_counted), body.block]
         results = iter(ops.builder.create("stablehlo.while", start, regions=blocks).results[1 + len(self.extras) :])
         tracers: dict[str, list[Tracer]] = {}
-        found: dict[str, Any] = {}
+        found = dict(self.unchanged)
         for name, each in self.carried.items():
             tracers[name] = [form.tracer(ops, next(results)) for form in each.forms]
             found[name] = each.made(tracers[name])
@@ -238,7 +255,8 @@ class Loop:
             ops.store(storage, next(results))
         if has_code:
             ops.checks.follow(ops.builder, next(results))
-        self._note_start(tracers)
+        if not runs or body.passes_on:
+            self._note_start(tracers)
         self._note_end(tracers, body)
         live = self.site.live_after
         return tuple(found.get(name, UNDEFINED) if name in live else UNDEFINED for name in self.site.names)
@@ -330,6 +348,14 @@ class _Body:
         self.going: Value | None = None
         self.arrays = arrays
         """What comes from the round before."""
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether a variable ends a round with an array that comes from the round before, or with one of outside."""
+        if self.ending.region.ended:
+            return True
+        left = [storage for each in self.ending.leaves.values() for storage in storages_of(each) if storage is not None]
+        return any(storage in self.arrays or storage.frame is not self.frame for storage in left)
 
     @property
     def writes_to_carried(self) -> bool:

@@ -96,6 +96,8 @@ def _integral(ops: Operations, value: Tracer, rounded: Callable[[Any], Any]) -> 
 def _int(ops: Operations, value: Tracer) -> Tracer:
     if value.dtype.kind == "c":
         raise TypeError(f"int() argument must be a string or a real number, not {value.__class__.__name__!r}")
+    if value.dtype.kind == "b":
+        return _python(ops, int, _one(ops, value))
     if value.dtype.kind != "f":
         _one(ops, value)
         return ops.python_number(value)

@@ -11,6 +11,7 @@ from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.checks import Checks
+from hlojit.tracing.flow.failures import note_unknown_path
 from hlojit.tracing.flow.mutations import Known
 from hlojit.tracing.frames import Frame, recording
 from hlojit.tracing.operations import Operations
@@ -41,6 +42,9 @@ def region(runtime: TracedRuntime, block: Block) -> Iterator[Region]:
         runtime.regions.append(made)
         try:
             yield made
+        except Exception as error:
+            note_unknown_path(error)
+            raise
         finally:
             runtime.regions.pop()
 

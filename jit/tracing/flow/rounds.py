@@ -96,7 +96,8 @@ def _known(runtime: TracedRuntime, site: Site, walk: Walk, state: State) -> Gene
             try:
                 step = _step(runtime, site, walk, position)
                 settle = is_traced or position >= _PEELED
-                return (yield from loop.run(condition, step, settle=settle, large=0 if is_traced else LARGE // rest))
+                large = 0 if is_traced else LARGE // rest
+                return (yield from loop.run(condition, step, settle=settle, large=large, runs=not is_traced))
             except Unsettled as found:
                 whole = found.is_small
                 del runtime.ops.checks.made[checks:]

@@ -188,7 +188,10 @@ def _always_jumps(body: list[ast.stmt]) -> bool:
     if isinstance(last, (ast.Return, ast.Break, ast.Continue, ast.Raise)):
         return True
     if isinstance(last, ast.While):
-        return isinstance(last.test, ast.Constant) and bool(last.test.value) and not _breaks(last.body)
+        endless = isinstance(last.test, ast.Constant) and bool(last.test.value)
+        return (endless or _always_jumps(last.orelse)) and not _breaks(last.body)
+    if isinstance(last, ast.For):
+        return _always_jumps(last.orelse) and not _breaks(last.body)
     return isinstance(last, ast.If) and _always_jumps(last.body) and _always_jumps(last.orelse)
 
 

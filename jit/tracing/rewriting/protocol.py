@@ -58,6 +58,8 @@ Part: TypeAlias = str | tuple[Any, str, Any]
 
 RETURN_VALUE: Final = "_hlojit_return"
 """The variable that holds what a function returns early; meaningful only where ``RETURNED`` is true."""
+VALUE: Final = "_hlojit_value"
+"""How runtimes call the value of an expression in labels."""
 RETURNED: Final = "_hlojit_returned"
 """The variable that says whether the function has returned."""
 
@@ -104,6 +106,8 @@ class Site:
     """Those of ``names`` that may be read behind it; of the others any value will do in the final state, ``UNDEFINED`` too."""
     carried: frozenset[str] = frozenset()
     """Of loops: those of ``names`` that an iteration may read of the one before, or that pass through it."""
+    by_calls: frozenset[str] = frozenset()
+    """Of loops: those of ``names`` that only functions inside assign, so that a call may change them, and mostly none does."""
     exit_flag: str = ""
     """Of loops: the one of ``names`` that is true when the loop has been left by ``break`` or ``return``."""
     inside: str = ""
@@ -116,7 +120,9 @@ class Site:
         """How messages call one of ``names``."""
         if name == RETURN_VALUE:
             return "the returned value"
-        return f"whether {self.function} has returned" if name.startswith("_hlojit_") else f"the variable {name!r}"
+        if not name.startswith("_hlojit_"):
+            return f"the variable {name!r}"
+        return "the value" if name == VALUE else f"whether {self.function} has returned"
 
 
 @final

@@ -316,6 +316,7 @@ class Statements:
             names=names,
             live_after=everything & self._liveness.after.get(node, everything),
             carried=everything & self._liveness.carried.get(node, frozenset()),
+            by_calls=everything.difference(assigned([node])),
             exit_flag=self._jumps.flags.get(node, ""),
         )
 
