@@ -11,6 +11,7 @@ from typing import Any, Final, final
 
 import numpy as np
 from hlojit.tracing.convolutions import convolved
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.kinds import as_dtype
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import weak_kind
@@ -158,6 +159,9 @@ def _interpolated(ops: Operations, x: Any, xp: Any, fp: Any, left: Any, right: A
     """As NumPy's C code does: by the slope from the point below, and from the one above where that is no number."""
     for each in (x, xp):
         dtype = ops.tracer(each).dtype
+        if dtype.kind == "c" and _is_scalar(each):
+            # Which NumPy takes, with a warning.
+            raise TracingError("np.interp at a complex number cannot be compiled; use its .real")
         if not np.can_cast(dtype, np.float64, "safe"):
             raise TypeError(f"Cannot cast array data from {dtype!r} to dtype('float64') according to the rule 'safe'")
     points, values = ops.tracer(xp).astype(np.float64), ops.tracer(fp).astype(kind)

@@ -433,3 +433,28 @@ def an_array_that_each_round_makes_anew(x: Any) -> Any:
     x[0] = 2.0
     y[1] = 3.0
     return y
+
+
+@case(2, np.ones(5))
+def every_path_raises(a: Any, x: Any) -> Any:
+    if a > 100:
+        raise AssertionError(a)
+    raise ValueError("of every other number")
+
+
+@case(3, np.ones(5))
+def every_path_of_a_loop_raises(a: Any, x: Any) -> Any:
+    for i in range(20):
+        if x[i % 5] > a:
+            raise AssertionError(a)
+        raise ValueError("of every other number")
+    return a
+
+
+@case(-1, np.ones(5))
+def every_path_of_a_branch_raises(a: Any, x: Any) -> Any:
+    if a > 1:
+        if x[0] > 5:
+            raise AssertionError(a)
+        raise ValueError("of every other number")
+    return a

@@ -90,7 +90,10 @@ def join(
     """What the variables are behind the branches; the first one is taken where ``chosen`` is true."""
     alive = [each for each in endings if not each.region.ended]
     if not alive:
+        # Which path it is says what is raised.
+        none = _carry(runtime, site, chosen, endings, [])
         runtime.end_path()
+        return none
     kept: dict[str, Any] = {}
     carried: list[Carried] = []
     for name in endings[0].values if alive else ():

@@ -355,6 +355,8 @@ class _Body:
         if self.ending.region.ended:
             return True
         left = [storage for each in self.ending.leaves.values() for storage in storages_of(each) if storage is not None]
+        # And what these may be: an array that a branch of the body gives may be the one that it found.
+        left += [ally for storage in left for ally, _ in storage.allies]
         return any(storage in self.arrays or storage.frame is not self.frame for storage in left)
 
     @property
