@@ -17,7 +17,10 @@ from hlojit.ir.errors import HlojitError
 if TYPE_CHECKING:
     from hlojit.tracing.flow.runtime import TracedRuntime
 
-_UNKNOWN_PATH: Final = "raised while a branch or loop on traced values was traced: whether Python comes here is known only when the function runs"
+_UNKNOWN_PATH: Final = (
+    "raised while a branch or loop on traced values was traced: whether Python comes here is known only when the "
+    "function runs"
+)
 _OWN: Final = str(Path(__file__).parents[2])
 
 
