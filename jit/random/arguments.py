@@ -11,8 +11,8 @@ import numpy as np
 from hlojit.arrays import Array
 from hlojit.ir.errors import ArgumentError
 from hlojit.random.generators import GENERATORS
+from hlojit.tracing.arrays.kinds import as_kind
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.kinds import as_kind
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.tracer import Tracer
 

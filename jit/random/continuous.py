@@ -12,7 +12,7 @@ from hlojit.random.floats import detached, fractions, next_after, normals, wide
 from hlojit.random.streams import Body, Stream, draw
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.reports import reported
-from hlojit.tracing.special_series import ndtri
+from hlojit.tracing.scipy_functions.special_series import ndtri
 
 _TINY: Final = np.float64(np.finfo(np.float64).tiny)
 

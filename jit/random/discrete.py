@@ -16,7 +16,7 @@ from hlojit.random.floats import fractions, fractions_of, positive_fractions, wi
 from hlojit.random.streams import Stream, draw
 from hlojit.tracing.control_flow import while_loop
 from hlojit.tracing.reports import reported
-from hlojit.tracing.special_functions import one_op
+from hlojit.tracing.scipy_functions.special_ufuncs import one_op
 
 _DOUBLE: Final = np.dtype(np.float64)
 _FEW: Final = 10.0

@@ -9,7 +9,7 @@ from hlojit.ir.formats import FloatFormat
 from hlojit.ir.graph import Value
 from hlojit.ir.ops.random_expansion import Words
 from hlojit.random.streams import Stream
-from hlojit.tracing.kinds import element_of
+from hlojit.tracing.arrays.kinds import element_of
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.tracer import Tracer
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.tracing.control_flow import while_loop
-from hlojit.tracing.special_functions import one_op
+from hlojit.tracing.scipy_functions.special_ufuncs import one_op
 
 _LARGE: Final = 1e4
 _STEPS: Final = 8

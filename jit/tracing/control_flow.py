@@ -15,12 +15,12 @@ from hlojit.ir.blocks import Block
 from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
-from hlojit.tracing.containers import flatten, unflatten
+from hlojit.tracing.arrays.storage import Storage
+from hlojit.tracing.calls.containers import flatten, unflatten
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.frames import Frame, recording
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.state import Form, Leaves, form_of, joined, require_alike, value_in
-from hlojit.tracing.storage import Storage
 from hlojit.tracing.tracer import Tracer
 
 _SHARED: Final = (

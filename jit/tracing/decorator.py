@@ -30,20 +30,20 @@ from hlojit.ir.graph import Module
 from hlojit.ir.in_flight import InFlight, Role
 from hlojit.ir.switches import BACKEND, DISPATCH
 from hlojit.runtime.dispatcher import Dispatched, install, is_possible
-from hlojit.tracing.arguments import as_array, signature_of_array, without_layout
-from hlojit.tracing.callables import name_of, signature_of
-from hlojit.tracing.containers import LEAF, Structure, unflatten
-from hlojit.tracing.donated import DonatedParameters, argument_names, argument_numbers
-from hlojit.tracing.entries import Seen, entry_of
-from hlojit.tracing.guards import Guards
-from hlojit.tracing.outcomes import Outcome, aliases
+from hlojit.tracing.calls.arguments import as_array, signature_of_array, without_layout
+from hlojit.tracing.calls.callables import name_of, signature_of
+from hlojit.tracing.calls.containers import LEAF, Structure, unflatten
+from hlojit.tracing.calls.donated import DonatedParameters, argument_names, argument_numbers
+from hlojit.tracing.calls.entries import Seen, entry_of
+from hlojit.tracing.calls.guards import Guards
+from hlojit.tracing.calls.outcomes import Outcome, aliases
+from hlojit.tracing.calls.retracing import MOST_KEPT, warn_of_changes
+from hlojit.tracing.calls.rounding_seed import SeedParameter
+from hlojit.tracing.calls.specializing import NeedsValues, never_arrays
+from hlojit.tracing.calls.static_arguments import NONE, StaticArguments, static_arguments
 from hlojit.tracing.recorder import Recorder
 from hlojit.tracing.reports import report
-from hlojit.tracing.retracing import MOST_KEPT, warn_of_changes
 from hlojit.tracing.rewriting import substitute
-from hlojit.tracing.rounding_seed import SeedParameter
-from hlojit.tracing.specializing import NeedsValues, never_arrays
-from hlojit.tracing.static_arguments import NONE, StaticArguments, static_arguments
 from hlojit.tracing.tracer import Tracer
 
 _KEPT_ENVIRONMENTS = 4
@@ -114,7 +114,7 @@ class JittedFunction(Dispatched):
         self._name = name_of(function)
         self.static_argnames = frozenset(static_argnames)
         self._static = self.static_argnames
-        """These, and those that have become static since (``hlojit.tracing.specializing``)."""
+        """These, and those that have become static since (``hlojit.tracing.calls.specializing``)."""
         self.backend = backend if backend is None or isinstance(backend, str) else tuple(backend)
         # What the caller's mapping becomes later is no matter of what was decorated before.
         self.options = copy.deepcopy(options) if isinstance(options, Mapping) else options

@@ -1,7 +1,7 @@
 """NumPy's protocols of a tracer: which rule builds what a ufunc, a function or an index means.
 
-Ufuncs follow NumPy 2's promotion and broadcasting here, and are in ``hlojit.tracing.ufuncs``; NumPy's functions are in
-``hlojit.tracing.functions`` (a table of the same kind), indexing is in ``hlojit.tracing.indexing``.
+Ufuncs follow NumPy 2's promotion and broadcasting here, and are in ``hlojit.tracing.numpy_functions.ufuncs``; functions are in
+``hlojit.tracing.numpy_functions.functions`` (a table of the same kind), indexing is in ``hlojit.tracing.arrays.indexing``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Value
-from hlojit.tracing import indexing, numpy_source, ufunc_methods
+from hlojit.tracing.arrays import indexing
+from hlojit.tracing.arrays.kinds import as_dtype, common_kind, kind_of, rounds_itself, stand_in
+from hlojit.tracing.arrays.layouts import contiguous, is_contiguous
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.functions import (
+from hlojit.tracing.numpy_functions import numpy_source, ufunc_methods
+from hlojit.tracing.numpy_functions.functions import (
     ARRAYS_WITHOUT_DIMENSIONS,
     FUNCTIONS,
     LIKE_THEIR_OPERAND,
@@ -22,14 +25,14 @@ from hlojit.tracing.functions import (
     REASONS,
     VIEWS,
 )
-from hlojit.tracing.kinds import as_dtype, common_kind, kind_of, rounds_itself, stand_in
-from hlojit.tracing.layouts import contiguous, is_contiguous
+from hlojit.tracing.numpy_functions.other_ufuncs import rule_of
+from hlojit.tracing.numpy_functions.products import matmul
+from hlojit.tracing.numpy_functions.reductions import ufunc_method
+from hlojit.tracing.numpy_functions.rules import letter_of, weak_kind
+from hlojit.tracing.numpy_functions.signatures import arguments_for, name_of, prepared_for_out, require_out
+from hlojit.tracing.numpy_functions.ufuncs import COMPARISONS, UFUNCS, Rule
 from hlojit.tracing.operations import Operations, is_in_blocks
-from hlojit.tracing.other_ufuncs import rule_of
-from hlojit.tracing.products import matmul
 from hlojit.tracing.python_numbers import operate, python_kind
-from hlojit.tracing.reductions import ufunc_method
-from hlojit.tracing.rules import letter_of, weak_kind
 from hlojit.tracing.selection import functions as selection
 from hlojit.tracing.selection import ufuncs as selected_ufuncs
 from hlojit.tracing.selection.keys import selects
@@ -37,9 +40,7 @@ from hlojit.tracing.selection.reads import get_item as get_selected
 from hlojit.tracing.selection.selected import Selected
 from hlojit.tracing.selection.writes import as_selected
 from hlojit.tracing.selection.writes import set_item as set_selected
-from hlojit.tracing.signatures import arguments_for, name_of, prepared_for_out, require_out
 from hlojit.tracing.tracer import Kind, Tracer, kind_of_element
-from hlojit.tracing.ufuncs import COMPARISONS, UFUNCS, Rule
 
 
 def _leaves(operands: Sequence[Any]) -> list[Any]:

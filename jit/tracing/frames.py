@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, final
 from hlojit.ir.blocks import Block
 from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Value
+from hlojit.tracing.arrays.storage import Storage
 from hlojit.tracing.checks import Checks
-from hlojit.tracing.storage import Storage
 
 if TYPE_CHECKING:
     from hlojit.tracing.operations import Operations

@@ -17,18 +17,18 @@ from hlojit.ir.graph import Value
 from hlojit.ir.location import FileLocation, Location
 from hlojit.ir.ops.block_parts import JOIN_BLOCKS
 from hlojit.ir.types import tensor
+from hlojit.tracing.arrays.kinds import as_kind, common_kind, compute_dtype, element_of
+from hlojit.tracing.arrays.layouts import Strides, compact, contiguous, of_elementwise_result, strides_of
+from hlojit.tracing.arrays.steps import Bits
+from hlojit.tracing.arrays.storage import Storage, View
+from hlojit.tracing.calls.specializing import parameters_behind
 from hlojit.tracing.checks import Checks, place_of
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.frames import Frame
-from hlojit.tracing.kinds import as_kind, common_kind, compute_dtype, element_of
 from hlojit.tracing.known import Known
-from hlojit.tracing.layouts import Strides, compact, contiguous, of_elementwise_result, strides_of
 from hlojit.tracing.places import user_frame
 from hlojit.tracing.ranges import Ranges, fits
 from hlojit.tracing.scopes import Scopes
-from hlojit.tracing.specializing import parameters_behind
-from hlojit.tracing.steps import Bits
-from hlojit.tracing.storage import Storage, View
 from hlojit.tracing.tracer import Kind, Tracer, kind_of_element
 
 _LEAKED = (

@@ -18,27 +18,27 @@ from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Function, Module, Value
 from hlojit.ir.types import TensorType
 from hlojit.tracing import texts
-from hlojit.tracing.arguments import type_of
-from hlojit.tracing.callables import name_of, place_of
-from hlojit.tracing.containers import NestingError, Structure, flatten, paths, unflatten
+from hlojit.tracing.arrays.layouts import contiguous, outer_first, strides_of
+from hlojit.tracing.arrays.storage import Storage, View
+from hlojit.tracing.calls.arguments import type_of
+from hlojit.tracing.calls.callables import name_of, place_of
+from hlojit.tracing.calls.containers import NestingError, Structure, flatten, paths, unflatten
+from hlojit.tracing.calls.donated import DonatedParameters
+from hlojit.tracing.calls.guards import Guards
+from hlojit.tracing.calls.outcomes import Form, Outcome, Write, form_of
+from hlojit.tracing.calls.rounding_seed import SeedParameter
+from hlojit.tracing.calls.specializing import numbers_of
+from hlojit.tracing.calls.static_arguments import StaticArguments
 from hlojit.tracing.dispatch import Dispatch
-from hlojit.tracing.donated import DonatedParameters
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow import TracedRuntime, Unroll
 from hlojit.tracing.flow.failures import is_left_to_the_call
 from hlojit.tracing.flow.never import AlwaysRaises
 from hlojit.tracing.flow.refusals import require_silent
-from hlojit.tracing.guards import Guards
-from hlojit.tracing.layouts import contiguous, outer_first, strides_of
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.outcomes import Form, Outcome, Write, form_of
 from hlojit.tracing.random_states import RandomStates
 from hlojit.tracing.rewriting import Site, running, substitute
-from hlojit.tracing.rounding_seed import SeedParameter
 from hlojit.tracing.scopes import Scopes
-from hlojit.tracing.specializing import numbers_of
-from hlojit.tracing.static_arguments import StaticArguments
-from hlojit.tracing.storage import Storage, View
 from hlojit.tracing.tracer import Tracer
 
 

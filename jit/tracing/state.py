@@ -13,10 +13,10 @@ from typing import Any, Final, final
 import numpy as np
 from hlojit.ir.graph import Value
 from hlojit.ir.types import TensorType, tensor
-from hlojit.tracing.containers import Structure, flatten, paths
+from hlojit.tracing.arrays.kinds import common_kind, element_of, kind_of
+from hlojit.tracing.arrays.layouts import Strides, compact
+from hlojit.tracing.calls.containers import Structure, flatten, paths
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.kinds import common_kind, element_of, kind_of
-from hlojit.tracing.layouts import Strides, compact
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.python_numbers import python_kind
 from hlojit.tracing.tracer import Kind, Tracer

@@ -20,8 +20,8 @@ from hlojit.ir.blocks import Block
 from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Value
 from hlojit.ir.types import Type, tensor
+from hlojit.tracing.calls.containers import Parted
 from hlojit.tracing.checks import place_of
-from hlojit.tracing.containers import Parted
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rewriting.protocol import Part

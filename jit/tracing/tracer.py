@@ -15,14 +15,14 @@ from hlojit.arrays import Array
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Value
 from hlojit.ir.types import TensorType
+from hlojit.tracing.arrays.flat import Flat
+from hlojit.tracing.arrays.layouts import Flags
+from hlojit.tracing.arrays.storage import View
+from hlojit.tracing.calls.specializing import NeedsValues
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.flat import Flat
-from hlojit.tracing.layouts import Flags
-from hlojit.tracing.specializing import NeedsValues
-from hlojit.tracing.storage import View
 
 Kind = np.dtype[Any] | ElementType
-"""See ``hlojit.tracing.kinds``."""
+"""See ``hlojit.tracing.arrays.kinds``."""
 
 
 def kind_of_element(element: ElementType) -> Kind:

@@ -8,7 +8,7 @@ from typing import Any
 from hlojit.ir.graph import Value
 from hlojit.ir.ops.batching.kinds import Lane
 from hlojit.ir.transforms.vectorization import Vectorizing, vectorize_block
-from hlojit.tracing.containers import flatten, paths, unflatten
+from hlojit.tracing.calls.containers import flatten, paths, unflatten
 from hlojit.tracing.operations import Operations
 from hlojit.transforms.calls import TransformedFunction
 from hlojit.transforms.regions import argument_error, called, fresh, result, transforming

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 from hlojit.ir.errors import ArgumentError
-from hlojit.tracing.callables import name_of
+from hlojit.tracing.calls.callables import name_of
 from hlojit.tracing.decorator import JittedFunction, jit
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.reports import reported

@@ -25,8 +25,8 @@ from hlojit.ir.ops.derivatives.kinds import (
 from hlojit.ir.transforms.errors import no_derivative
 from hlojit.ir.transforms.vectorization import Vectorizing, vectorize_block
 from hlojit.ir.types import Type
-from hlojit.tracing.callables import name_of
-from hlojit.tracing.containers import Structure, flatten, unflatten
+from hlojit.tracing.calls.callables import name_of
+from hlojit.tracing.calls.containers import Structure, flatten, unflatten
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.tracer import Tracer
 from hlojit.tracing.transformed import is_transformed

@@ -14,7 +14,7 @@ from hlojit.ir.ops.derivatives.kinds import is_differentiable, zeros
 from hlojit.ir.transforms.differentiation import pull_block, push_block
 from hlojit.ir.transforms.vectorization import Vectorizing, vectorize_block
 from hlojit.ir.types import TensorType
-from hlojit.tracing.containers import described, flatten, paths, unflatten
+from hlojit.tracing.calls.containers import described, flatten, paths, unflatten
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.reports import reported
 from hlojit.tracing.state import is_number_or_array

@@ -14,12 +14,12 @@ from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.custom_derivatives import DERIVATIVE_OF
 from hlojit.ir.transforms.sweep import sweep
 from hlojit.ir.types import Type, tensor
-from hlojit.tracing.containers import Structure, flatten
+from hlojit.tracing.calls.containers import Structure, flatten
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.frames import recording
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rewriting import substitute
-from hlojit.tracing.scipy_functions import replacement_for
+from hlojit.tracing.scipy_functions.functions import replacement_for
 from hlojit.tracing.state import Form, form_of, is_number_or_array
 from hlojit.tracing.tracer import Tracer
 from hlojit.tracing.transformed import is_transformed, transformed

@@ -20,7 +20,8 @@ from hlojit.ir.scalar import formats as rules
 from hlojit.ir.scalar import rounding
 from hlojit.lowering import elements, structure
 from hlojit.testing import exact
-from hlojit.tracing import arguments, decorator
+from hlojit.tracing import decorator
+from hlojit.tracing.calls import arguments
 
 from .formats import fixed, plain
 

@@ -14,8 +14,8 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.functions import FUNCTIONS
-from hlojit.tracing.signatures import signature_of
+from hlojit.tracing.numpy_functions.functions import FUNCTIONS
+from hlojit.tracing.numpy_functions.signatures import signature_of
 
 from .conftest import same
 

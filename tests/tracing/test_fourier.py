@@ -8,7 +8,7 @@ from typing import Any
 import hlojit
 import numpy as np
 import pytest
-from hlojit.tracing.functions import FUNCTIONS
+from hlojit.tracing.numpy_functions.functions import FUNCTIONS
 
 Array = np.ndarray[Any, Any]
 GENERATOR = np.random.default_rng(5)

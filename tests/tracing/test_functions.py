@@ -9,7 +9,7 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.functions import FUNCTIONS
+from hlojit.tracing.numpy_functions.functions import FUNCTIONS
 
 from .conftest import agree
 

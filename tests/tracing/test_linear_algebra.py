@@ -9,7 +9,7 @@ from typing import Any
 import hlojit
 import numpy as np
 import pytest
-from hlojit.tracing.functions import FUNCTIONS
+from hlojit.tracing.numpy_functions.functions import FUNCTIONS
 from numpy import linalg
 from numpy.linalg import LinAlgError
 

@@ -16,7 +16,7 @@ import scipy.linalg
 import scipy.signal
 import scipy.special
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.scipy_functions import FUNCTIONS, replacement_for
+from hlojit.tracing.scipy_functions.functions import FUNCTIONS, replacement_for
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]

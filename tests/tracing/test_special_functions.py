@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import scipy.special
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.special_functions import RULES
+from hlojit.tracing.scipy_functions.special_ufuncs import RULES
 from mpmath import mpf
 
 Array = np.ndarray[Any, Any]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.ufuncs import UFUNCS
+from hlojit.tracing.numpy_functions.ufuncs import UFUNCS
 
 from .conftest import agree
 

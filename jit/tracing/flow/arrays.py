@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from hlojit.tracing.arrays.kinds import as_kind
+from hlojit.tracing.arrays.layouts import contiguous, is_contiguous, strides_of
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.kinds import as_kind
-from hlojit.tracing.layouts import contiguous, is_contiguous, strides_of
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.selection.selected import Selected
 from hlojit.tracing.tracer import Tracer

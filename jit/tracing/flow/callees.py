@@ -14,17 +14,18 @@ from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from hlojit.tracing import numpy_parts, texts
+from hlojit.tracing import texts
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow import arrays, python_functions, walks
 from hlojit.tracing.flow.mutations import CHANGING, CONTAINERS
 from hlojit.tracing.flow.refusals import refuse, with_errors
-from hlojit.tracing.functions import FUNCTIONS, OF_SEVERAL
-from hlojit.tracing.numpy_source import FUNCTIONS as SOURCES
-from hlojit.tracing.numpy_source import is_numpys, is_numpys_file
+from hlojit.tracing.numpy_functions import numpy_parts
+from hlojit.tracing.numpy_functions.functions import FUNCTIONS, OF_SEVERAL
+from hlojit.tracing.numpy_functions.numpy_source import FUNCTIONS as SOURCES
+from hlojit.tracing.numpy_functions.numpy_source import is_numpys, is_numpys_file
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rewriting import Site, is_library, rewritten, substitute
-from hlojit.tracing.scipy_functions import replacement_for
+from hlojit.tracing.scipy_functions.functions import replacement_for
 from hlojit.tracing.selection.selected import Selected
 from hlojit.tracing.tracer import Tracer
 

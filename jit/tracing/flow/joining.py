@@ -8,14 +8,14 @@ from typing import Any, Final, final
 
 import numpy as np
 from hlojit.ir.graph import Value
-from hlojit.tracing.containers import is_parted, unflatten
+from hlojit.tracing.arrays.storage import Storage, View
+from hlojit.tracing.calls.containers import is_parted, unflatten
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow.regions import Region
 from hlojit.tracing.frames import Frame
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rewriting import UNDEFINED, Site, State
 from hlojit.tracing.state import Form, Leaves, form_of, joined, value_in
-from hlojit.tracing.storage import Storage, View
 from hlojit.tracing.tracer import Tracer
 
 FILLER: Final = object()

@@ -10,6 +10,7 @@ from hlojit.ir.blocks import Block, clone_instruction
 from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
+from hlojit.tracing.arrays.storage import Storage
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow.joining import (
     Carried,
@@ -25,7 +26,6 @@ from hlojit.tracing.flow.joining import (
 from hlojit.tracing.flow.regions import CODE_TYPE, Region, behind, code_of, region
 from hlojit.tracing.rewriting import RETURN_VALUE, UNDEFINED, RunBody, Site, State
 from hlojit.tracing.state import Form
-from hlojit.tracing.storage import Storage
 from hlojit.tracing.tracer import Tracer
 
 if TYPE_CHECKING:

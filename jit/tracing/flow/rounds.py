@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from hlojit.ir.blocks import Block
 from hlojit.ir.graph import Value
+from hlojit.tracing.calls.specializing import NeedsValues
 from hlojit.tracing.flow.branches import join
 from hlojit.tracing.flow.joining import Ending, Shelf
 from hlojit.tracing.flow.loops import Loop, Steps, Unsettled
 from hlojit.tracing.flow.regions import region
 from hlojit.tracing.flow.walks import Walk, walk_of
 from hlojit.tracing.rewriting import UNDEFINED, RunBody, Site, State
-from hlojit.tracing.specializing import NeedsValues
 from hlojit.tracing.tracer import Tracer
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.numpy_functions.rules import Rules, flag, implements, normalized_axes
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.rules import Rules, flag, implements, normalized_axes
 from hlojit.tracing.selection import reductions, sets
 from hlojit.tracing.selection.aligned import aligned, elementwise, masked, wrapped
 from hlojit.tracing.selection.extents import Extent

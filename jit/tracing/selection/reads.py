@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from hlojit.tracing.arrays.indexing import gathered_strides
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.indexing import gathered_strides
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.selection.aligned import repacked, replaced, taken, wrapped
 from hlojit.tracing.selection.extents import Extent, unchecked

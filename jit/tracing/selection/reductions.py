@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-from hlojit.tracing import reductions
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.numpy_functions import reductions
+from hlojit.tracing.numpy_functions.rules import Axis, Rules, flag, implements, normalized_axes, single_axis
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.rules import Axis, Rules, flag, implements, normalized_axes, single_axis
 from hlojit.tracing.selection.aligned import aligned, mask_of, masked, repacked, replaced, wrapped
 from hlojit.tracing.selection.extents import Extent, unchecked
 from hlojit.tracing.selection.selected import Extents, Selected

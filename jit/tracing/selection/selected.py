@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NoReturn, final
 
 import numpy as np
-from hlojit.tracing.containers import Parted
+from hlojit.tracing.calls.containers import Parted
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.selection.extents import Extent
 from hlojit.tracing.tracer import Kind, Tracer

@@ -10,10 +10,10 @@ from hlojit.ir.attributes import ScatterDimensionNumbers
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
+from hlojit.tracing.arrays.kinds import element_of
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.kinds import element_of
+from hlojit.tracing.numpy_functions.rules import Rules, implements
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.rules import Rules, implements
 from hlojit.tracing.selection.aligned import masked, repacked, taken
 from hlojit.tracing.selection.extents import Extent
 from hlojit.tracing.selection.reductions import argsort, in_one_dimension, sort

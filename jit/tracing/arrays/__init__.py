@@ -1,0 +1,1 @@
+"""What arrays in a traced function are: storages, views of them, their layout in memory, and indexing."""
