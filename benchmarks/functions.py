@@ -173,25 +173,24 @@ def merged(runs: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     return rows
 
 
+def means(result: dict[str, Any]) -> str:
+    """How many times as long the peers take, on average over what each takes."""
+    ratios = {
+        peer: [row["seconds"][peer] / row["seconds"]["hlojit"] for row in result["rows"] if peer in row["seconds"]]
+        for peer in PEERS
+    }
+    each = [f"{peer} {geometric_mean(several):.2f} of {len(several)}" for peer, several in ratios.items() if several]
+    return f"geometric means: {'; '.join(each)}"
+
+
 def page(result: dict[str, Any]) -> str:
     """A result file as Markdown."""
     lines = ["| function | hlojit, ms | NumPy | numba | JAX |", "|---|---|---|---|---|"]
-    ratios: dict[str, list[float]] = {peer: [] for peer in PEERS}
     for row in result["rows"]:
         seconds = row["seconds"]
-        cells = []
-        for peer in PEERS:
-            if peer not in seconds:
-                cells.append("-")
-                continue
-            ratios[peer].append(seconds[peer] / seconds["hlojit"])
-            cells.append(f"{ratios[peer][-1]:.2f}")
+        cells = [f"{seconds[peer] / seconds['hlojit']:.2f}" if peer in seconds else "-" for peer in PEERS]
         lines.append(f"| `{row['name']}` | {seconds['hlojit'] * 1e3:.3g} | {' | '.join(cells)} |")
-    means = "; ".join(
-        f"{peer} {geometric_mean(several):.2f} of {len(several)}" for peer, several in ratios.items() if several
-    )
-    machine = result["machine"]
-    return "\n".join([*lines, "", f"{machine['cpu']}; geometric means: {means}."])
+    return "\n".join([*lines, "", f"{result['machine']['cpu']}; {means(result)}."])
 
 
 def in_process(threads: int, chosen: list[str], seconds: float) -> list[dict[str, Any]]:
