@@ -44,7 +44,20 @@ if TYPE_CHECKING:
     from hlojit.lowered import lower
     from hlojit.placement import devices, get, put
     from hlojit.runtime import set_threads
-    from hlojit.tracing import as_is, cond, custom_call, fori_loop, jit, map, op, scan, switch, while_loop
+    from hlojit.tracing import (
+        as_is,
+        cond,
+        custom_call,
+        fori_loop,
+        jit,
+        map,
+        op,
+        register_dataclass,
+        register_pytree,
+        scan,
+        switch,
+        while_loop,
+    )
     from hlojit.transforms import (
         checkpoint,
         custom_jvp,
@@ -88,6 +101,8 @@ _HOME = (
         "jit": "hlojit.tracing",
         "map": "hlojit.tracing",
         "op": "hlojit.tracing",
+        "register_dataclass": "hlojit.tracing",
+        "register_pytree": "hlojit.tracing",
         "scan": "hlojit.tracing",
         "switch": "hlojit.tracing",
         "while_loop": "hlojit.tracing",
@@ -169,6 +184,8 @@ __all__ = [
     "parse",
     "profile",
     "put",
+    "register_dataclass",
+    "register_pytree",
     "scan",
     "set_threads",
     "switch",

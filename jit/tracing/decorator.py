@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, final, overload
 
-import numpy as np
 from hlojit.arrays import Array, NDArray
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.environment import tables
@@ -30,7 +29,7 @@ from hlojit.ir.graph import Module
 from hlojit.ir.in_flight import InFlight, Role
 from hlojit.ir.switches import BACKEND, DISPATCH
 from hlojit.runtime.dispatcher import Dispatched, install, is_possible
-from hlojit.tracing.calls.arguments import as_array, signature_of_array, without_layout
+from hlojit.tracing.calls.arguments import as_arrays, signature_of_array, without_layout
 from hlojit.tracing.calls.callables import name_of, signature_of
 from hlojit.tracing.calls.containers import LEAF, Structure, unflatten
 from hlojit.tracing.calls.donated import DonatedParameters, argument_names, argument_numbers
@@ -200,7 +199,7 @@ class JittedFunction(Dispatched):
         """The StableHLO module that a call with these arguments traces to (``str`` prints it)."""
 
         def trace(call: _Call) -> Module:
-            arrays = [as_array(leaf) for leaf in call.leaves]
+            arrays = self._arrays(call.leaves, call.dynamic)
             with registry().load().using(*self.plugins):
                 return self._recorder.trace(call.dynamic, call.static, arrays).module
 
@@ -317,7 +316,7 @@ class JittedFunction(Dispatched):
         self, leaves: Sequence[Any], structure: Structure, dynamic: Any, static: StaticArguments
     ) -> tuple[list[NDArray | Array], _Compiled, tuple[Any, ...]]:
         """The arrays of a call, what is compiled for them, and by which key."""
-        arrays = [leaf if type(leaf) is np.ndarray else as_array(leaf) for leaf in leaves]
+        arrays = self._arrays(leaves, dynamic)
         signature = tuple(map(signature_of_array, leaves, arrays))
         # What is registered, not when: under the same plugins the same code serves again.
         backend = self.backend or BACKEND.text()
@@ -331,6 +330,9 @@ class JittedFunction(Dispatched):
         if found.outcome is not None and found.outcome.writes:
             found = self._writing(found, key, dynamic, static, leaves, arrays)
         return arrays, found, key
+
+    def _arrays(self, leaves: Sequence[Any], dynamic: Any) -> list[NDArray | Array]:
+        return as_arrays(leaves, lambda: [name for name, _ in self._recorder.named_leaves(dynamic)])
 
     def _writing(
         self,

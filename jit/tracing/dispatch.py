@@ -15,6 +15,7 @@ from hlojit.ir.graph import Value
 from hlojit.tracing.arrays import indexing
 from hlojit.tracing.arrays.kinds import as_dtype, common_kind, kind_of, rounds_itself, stand_in
 from hlojit.tracing.arrays.layouts import contiguous, is_contiguous
+from hlojit.tracing.arrays.outside import elements
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.numpy_functions import numpy_source, ufunc_methods
 from hlojit.tracing.numpy_functions.functions import (
@@ -256,10 +257,10 @@ class Dispatch(Operations):
                 kinds.append(type(operand))
             else:
                 kinds.append(
-                    (weak_kind(operand) or operand.dtype) if isinstance(operand, Tracer) else np.asarray(operand).dtype
+                    (weak_kind(operand) or operand.dtype) if isinstance(operand, Tracer) else _dtype_of(operand)
                 )
         if all(isinstance(kind, type) for kind in kinds):
-            kinds = [operand.dtype if isinstance(operand, Tracer) else np.asarray(operand).dtype for operand in inputs]
+            kinds = [operand.dtype if isinstance(operand, Tracer) else _dtype_of(operand) for operand in inputs]
         options: Any = {} if dtype is None else {"signature": (None,) * len(inputs) + (as_dtype(dtype),)}
         loop = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout), **options, **casting)
         return tuple(np.dtype(each) for each in loop)
@@ -390,6 +391,13 @@ class Dispatch(Operations):
             return key
         found = known.astype(key.dtype, copy=False)
         return found.item() if key.weak is not None else found[()] if key.is_scalar else found
+
+
+def _dtype_of(operand: Any) -> np.dtype[Any]:
+    """The dtype of a number or array of outside.  NumPy itself says what it does not do with texts and dates."""
+    if isinstance(operand, (np.ndarray, np.generic)) and operand.dtype.kind != "O":
+        return operand.dtype
+    return np.asarray(operand).dtype if isinstance(operand, (str, bytes)) else elements(operand).dtype
 
 
 def _common_shape(values: Sequence[Value]) -> tuple[int, ...]:

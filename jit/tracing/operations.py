@@ -19,6 +19,7 @@ from hlojit.ir.ops.block_parts import JOIN_BLOCKS
 from hlojit.ir.types import tensor
 from hlojit.tracing.arrays.kinds import as_kind, common_kind, compute_dtype, element_of
 from hlojit.tracing.arrays.layouts import Strides, compact, contiguous, of_elementwise_result, strides_of
+from hlojit.tracing.arrays.outside import elements
 from hlojit.tracing.arrays.steps import Bits
 from hlojit.tracing.arrays.storage import Storage, View
 from hlojit.tracing.calls.specializing import parameters_behind
@@ -113,17 +114,9 @@ class Operations:
         if isinstance(operand, (list, tuple)) and _holds_tracers(operand):
             stacked = self._stacked(operand)
             return stacked if kind is None else self.converted(stacked, kind)
-        if isinstance(operand, np.ndarray) and type(operand) not in (np.ndarray, np.memmap):
-            raise TracingError(
-                f"an array of type {type(operand).__name__}, a subclass of NumPy's arrays with a meaning of its own, "
-                "which would be lost: use np.asarray(x)" + (", or x.filled(...)" if hasattr(operand, "filled") else "")
-            )
         if isinstance(kind, ElementType):
-            return self._encoded(np.asarray(operand), kind)
-        array = np.asarray(operand, kind)
-        if array.dtype == object:
-            raise TracingError(f"{type(operand).__name__} objects cannot be used in a compiled function")
-        return self.builder.constant(array)
+            return self._encoded(elements(operand), kind)
+        return self.builder.constant(elements(operand, kind))
 
     def cast(self, operand: Any, kind: Kind) -> Value:
         """The value as an assignment converts it: into any kind."""

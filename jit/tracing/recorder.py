@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,12 +19,13 @@ from hlojit.ir.types import TensorType
 from hlojit.tracing import texts
 from hlojit.tracing.arrays.layouts import contiguous, outer_first, strides_of
 from hlojit.tracing.arrays.storage import Storage, View
-from hlojit.tracing.calls.arguments import type_of
+from hlojit.tracing.calls.arguments import is_array_like, type_of
 from hlojit.tracing.calls.callables import name_of, place_of
-from hlojit.tracing.calls.containers import NestingError, Structure, flatten, paths, unflatten
+from hlojit.tracing.calls.containers import Contents, Structure, changed, contents, flatten, paths, unflatten
 from hlojit.tracing.calls.donated import DonatedParameters
 from hlojit.tracing.calls.guards import Guards
 from hlojit.tracing.calls.outcomes import Form, Outcome, Write, form_of
+from hlojit.tracing.calls.pytrees import ContainerError, advice, shortened
 from hlojit.tracing.calls.rounding_seed import SeedParameter
 from hlojit.tracing.calls.specializing import numbers_of
 from hlojit.tracing.calls.static_arguments import StaticArguments
@@ -74,32 +74,31 @@ class Recorder:
         self.check_indices = check_indices
 
     def flat(self, dynamic: Any) -> tuple[list[Any], Structure]:
-        """Leaves and structure of the arguments; raises ``ArgumentError`` that names one which nests too deep."""
+        """Leaves and structure of the arguments; raises ``ArgumentError`` that names one which cannot be taken apart."""
         try:
             return flatten(dynamic)
-        except NestingError:
-            positional, named = dynamic
-            for name, value in [*enumerate(positional), *named.items()]:
+        except ContainerError:
+            for name, value in self._named(dynamic):
                 try:
                     flatten(value)
-                except NestingError as error:
+                except ContainerError as error:
                     raise ArgumentError(f"{self.name}, argument {name}: {error}") from None
             raise
 
     def named_leaves(self, dynamic: Any) -> list[tuple[str, Any]]:
         """The arrays of a call, each with how messages call it."""
+        return [each for name, value in self._named(dynamic) for each in paths(value, name)]
+
+    def _named(self, dynamic: Any) -> list[tuple[str, Any]]:
+        """The arguments of a call, each with how messages call it."""
         positional, named = dynamic
         parameters = [
             each.name
             for each in self.signature.parameters.values()
             if each.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         ]
-        found: list[tuple[str, Any]] = []
-        for number, value in enumerate(positional):
-            found += paths(value, parameters[number] if number < len(parameters) else f"[{number}]")
-        for name, value in named.items():
-            found += paths(value, name)
-        return found
+        names = [*parameters, *(f"[{number}]" for number in range(len(parameters), len(positional)))]
+        return [*zip(names, positional), *named.items()]
 
     def trace(
         self,
@@ -147,12 +146,13 @@ class Recorder:
             for argument, leaf, storage in zip(function.body.arguments, leaves, storages)
         ]
         given = unflatten(structure, tracers)
+        before = [each for name, value in self._named(given) for each in contents(value, name)]
         try:
             result = self._run(operations, given, static, unrolled)
-            self._require_unchanged(given, tracers, structure)
+            self._require_unchanged(before)
             try:
                 _, result_structure = flatten(result)
-            except NestingError as error:
+            except ContainerError as error:
                 raise ArgumentError(f"{self.name}, result: {error}") from None
             values, forms = self._results(operations, result)
         finally:
@@ -222,17 +222,18 @@ class Recorder:
                 bound.arguments[name] = values[name]
         return function(*bound.args, **bound.kwargs)
 
-    def _require_unchanged(self, given: Any, tracers: Sequence[Tracer], structure: Structure) -> None:
-        """Refuse a function that changes a list or dictionary of its caller: it was given another one."""
-        leaves, now = self.flat(given)
-        is_same = now == structure and all(a is b for a, b in zip(leaves, tracers, strict=True))
-        if is_same and not _has_new_attributes(given):
-            return
-        raise TracingError(
-            f"{self.name} changes a list, dictionary or object that is an argument ({', '.join(self.signature.parameters)}): "
-            "a compiled function cannot change the caller's; copy it first (d = dict(d)) and return it, or write into its "
-            "arrays (d['w'][:] = ...)"
-        )
+    def _require_unchanged(self, before: Sequence[tuple[str, Any, Contents]]) -> None:
+        """Refuse a function that changes a list, dictionary or object of its caller: it was given another one."""
+        for name, thing, held in before:
+            found = changed(thing, held)
+            if found is None:
+                continue
+            copied = f"copy it first ({name} = {type(thing).__name__}({name}))"
+            way = copied if isinstance(thing, (list, dict)) else "return the new value and set it outside"
+            raise TracingError(
+                f"{self.name} changes a list, dictionary or object that is an argument ({name}{found}): a compiled function "
+                f"cannot change the caller's; {way}, or write into arrays in place ({name}{found or '[0]'}[:] = ...)"
+            )
 
     def _results(self, operations: Operations, result: Any) -> tuple[list[Value], tuple[Form, ...]]:
         """What the program returns, and how the caller gets it."""
@@ -259,7 +260,14 @@ class Recorder:
                 f"{self.name}: result{path} is {leaf!r} of type {type(leaf).__name__}; a jitted function returns "
                 "arrays, numbers, and containers of them"
             )
-        return operations.value(leaf)
+        if not isinstance(leaf, (Tracer, Array)) and not is_array_like(leaf):
+            raise TracingError(
+                f"{self.name}: result{path} is {shortened(leaf)} of type {type(leaf).__name__}, {advice(leaf, 'result')}"
+            )
+        try:
+            return operations.value(leaf)
+        except TracingError as error:
+            raise TracingError(f"{self.name}: result{path}: {error}") from None
 
 
 def _holds(operations: Operations, value: Any, levels: int = 3) -> bool:
@@ -269,24 +277,6 @@ def _holds(operations: Operations, value: Any, levels: int = 3) -> bool:
     if not isinstance(value, (list, tuple, dict, set)) or not levels:
         return False
     return any(_holds(operations, each, levels - 1) for each in (value.values() if isinstance(value, dict) else value))
-
-
-def _has_new_attributes(tree: Any) -> bool:
-    """Whether a dataclass in it was given attributes beside its fields."""
-    if isinstance(tree, dict):
-        return any(map(_has_new_attributes, tree.values()))
-    if isinstance(tree, (list, tuple)):
-        return any(map(_has_new_attributes, tree))
-    if not dataclasses.is_dataclass(tree) or isinstance(tree, type):
-        return False
-    fields = {field.name for field in dataclasses.fields(tree)}
-    own = getattr(tree, "__dict__", {})
-    is_new = any(name not in fields and _is_traced(value) for name, value in own.items())
-    return is_new or any(_has_new_attributes(own.get(name)) for name in fields)
-
-
-def _is_traced(value: Any) -> bool:
-    return type(value) is Tracer or (isinstance(value, (list, tuple)) and any(map(_is_traced, value)))
 
 
 def _attributes(value: Any) -> Any:

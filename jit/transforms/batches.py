@@ -8,7 +8,7 @@ from typing import Any
 from hlojit.ir.graph import Value
 from hlojit.ir.ops.batching.kinds import Lane
 from hlojit.ir.transforms.vectorization import Vectorizing, vectorize_block
-from hlojit.tracing.calls.containers import flatten, paths, unflatten
+from hlojit.tracing.calls.containers import flatten, level, paths, unflatten
 from hlojit.tracing.operations import Operations
 from hlojit.transforms.calls import TransformedFunction
 from hlojit.transforms.regions import argument_error, called, fresh, result, transforming
@@ -64,11 +64,13 @@ def _prefix(name: str, axes: Any, tree: Any) -> list[int | None]:
     """For each leaf of ``tree`` what ``axes``, the same container up to some depth, says."""
     if axes is None or type(axes) is int:
         return [axes] * len(flatten(tree)[0])
-    matches = isinstance(axes, (tuple, list)) and isinstance(tree, (tuple, list)) and len(axes) == len(tree)
-    if matches:
-        return [each for part, child in zip(axes, tree) for each in _prefix(name, part, child)]
     if isinstance(axes, dict) and isinstance(tree, dict) and axes.keys() == tree.keys():
         return [each for key, child in tree.items() for each in _prefix(name, axes[key], child)]
+    own, parts = level(axes), level(tree)
+    if own is not None and parts is not None:
+        are_rows = own[0][0] in (tuple, list) and parts[0][0] in (tuple, list) and len(own[1]) == len(parts[1])
+        if are_rows or own[0] == parts[0]:
+            return [each for part, child in zip(own[1], parts[1]) for each in _prefix(name, part, child)]
     raise argument_error(
         "vmap", f"{name}={axes!r} does not fit {type(tree).__name__} values: a number, None, or the same container"
     )

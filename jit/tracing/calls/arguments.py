@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,12 @@ from hlojit.ir.formats import element_type_of
 from hlojit.ir.types import TensorType, tensor
 from hlojit.plain_arrays import on_the_host
 from hlojit.tracing.arrays.layouts import strides_of
+from hlojit.tracing.arrays.outside import ADVICE
+from hlojit.tracing.calls.pytrees import advice, shortened
+
+_NUMBERS: Final = (bool, int, float, complex, np.generic)
+_PROTOCOLS: Final = ("__dlpack__", "__array__", "__array_interface__", "__array_struct__")
+"""By which objects are arrays."""
 
 
 def signature_of_array(leaf: Any, array: NDArray | Array) -> Hashable:
@@ -27,42 +33,68 @@ def without_layout(signature: Any) -> Any:
     return (*signature[:2], "any layout") if not isinstance(signature[0], type) else signature
 
 
-def as_array(leaf: Any) -> NDArray | Array:
+def as_arrays(leaves: Sequence[Any], names: Callable[[], Sequence[str]]) -> list[NDArray | Array]:
+    """The arrays of a call; raises ``ArgumentError`` that names the argument which is none."""
+    found: list[NDArray | Array] = []
+    for leaf in leaves:
+        if type(leaf) is np.ndarray:
+            found.append(leaf)
+            continue
+        try:
+            found.append(as_array(leaf, "x"))
+        except ArgumentError:
+            name = names()[len(found)]
+            try:
+                found.append(as_array(leaf, name))
+            except ArgumentError as error:
+                raise ArgumentError(f"argument {name}: {error}") from None
+    return found
+
+
+def as_array(leaf: Any, name: str) -> NDArray | Array:
+    """An argument, which is called by this name, as an array."""
     if isinstance(leaf, np.ndarray):
-        return _of_no_subclass(leaf)
+        return _of_no_subclass(leaf, name)
     if isinstance(leaf, Array):
         return leaf
-    if isinstance(leaf, str) or callable(leaf):
+    kind = type(leaf)
+    if isinstance(leaf, (str, bytes)) or callable(leaf):
         raise ArgumentError(
-            f"{leaf!r} of type {type(leaf).__name__} is not an array; name the argument in static_argnames"
+            f"{shortened(leaf)} of type {kind.__name__} is not an array; name the argument in static_argnames"
         )
-    array = on_the_host(leaf, "an argument of a jitted function")
+    if not is_array_like(leaf):
+        raise ArgumentError(f"{shortened(leaf)} of type {kind.__name__} is {advice(leaf, name)}")
+    array = on_the_host(leaf, "it")
+    if type(array) is not np.ndarray:
+        return _of_no_subclass(array, name)
     if array.dtype == object:
         raise ArgumentError(
-            f"{leaf!r} of type {type(leaf).__name__} is not an array; name the argument in static_argnames"
+            f"a {kind.__name__} gives an array of Python objects{_advice_on(array.dtype)}; or name the argument in static_argnames"
         )
     return array
 
 
-def _of_no_subclass(leaf: NDArray) -> NDArray:
+def is_array_like(value: Any) -> bool:
+    """Whether it is a number, or an array by one of the protocols for that."""
+    return isinstance(value, _NUMBERS) or any(hasattr(value, each) for each in _PROTOCOLS) or _is_buffer(value)
+
+
+def _is_buffer(leaf: Any) -> bool:
+    try:
+        memoryview(leaf).release()
+    except TypeError:
+        return False
+    return True
+
+
+def _of_no_subclass(leaf: NDArray, name: str) -> NDArray:
     """An array in memory or in a file; subclasses mean something else by their operators."""
     if type(leaf) in (np.ndarray, np.memmap):
         return leaf
     raise ArgumentError(
-        f"an argument is of type {type(leaf).__name__}, a subclass of NumPy's arrays with a meaning of its own, which would be "
-        "lost: pass np.asarray(x)" + (", or x.filled(...)" if hasattr(leaf, "filled") else "")
+        f"it is of type {type(leaf).__name__}, a subclass of NumPy's arrays with a meaning of its own, which would be "
+        f"lost: pass np.asarray({name})" + (f", or {name}.filled(...)" if hasattr(leaf, "filled") else "")
     )
-
-
-_ADVICE: Final = {
-    "O": ": its elements are Python objects; convert it to numbers: .astype(float)",
-    "U": ": texts stay outside; pass numbers (names == 'a' are booleans, np.unique(names, return_inverse=True)[1] codes)",
-    "S": ": texts stay outside; pass numbers (names == b'a' are booleans, np.unique(names, return_inverse=True)[1] codes)",
-    "M": ": pass the dates as integers: .astype(np.int64)",
-    "m": ": pass the durations as integers: .astype(np.int64)",
-    "V": ": pass the fields as arrays of their own",
-}
-"""What to write instead, by the kind of the dtype."""
 
 
 def type_of(array: NDArray | Array) -> TensorType:
@@ -71,4 +103,8 @@ def type_of(array: NDArray | Array) -> TensorType:
     try:
         return tensor(array.shape, element_type_of(array.dtype))
     except HlojitError as error:
-        raise ArgumentError(f"{error}{_ADVICE.get(array.dtype.kind, '')}") from None
+        raise ArgumentError(f"{error}{_advice_on(array.dtype)}") from None
+
+
+def _advice_on(dtype: np.dtype[Any]) -> str:
+    return f": {ADVICE[dtype.kind]}" if dtype.kind in ADVICE else ""

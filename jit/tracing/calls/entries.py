@@ -205,11 +205,15 @@ class _Matching:
         return self._fields(value, kind, keys, source)
 
     def _fields(self, value: Any, kind: type, keys: Any, source: int) -> list[Any]:
-        """The fields of a dataclass."""
+        """The fields of a dataclass, and that it has no other attributes."""
         if not dataclasses.is_dataclass(kind) or keys != tuple(each.name for each in dataclasses.fields(kind)):
             raise _Unknown
         if kind.__getattribute__ is not object.__getattribute__ or hasattr(kind, "__getattr__"):
             raise _Unknown
+        if hasattr(value, "__dict__"):
+            own = self._own()
+            self.words.add("attribute", source, self.words.object("__dict__"))
+            return self._taken(vars(value), dict, keys, own)
         found = []
         for name in keys:
             member = inspect.getattr_static(kind, name, None)
