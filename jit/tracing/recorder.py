@@ -228,11 +228,16 @@ class Recorder:
             found = changed(thing, held)
             if found is None:
                 continue
-            copied = f"copy it first ({name} = {type(thing).__name__}({name}))"
-            way = copied if isinstance(thing, (list, dict)) else "return the new value and set it outside"
+            ways = [
+                f"copy it first ({name} = {type(thing).__name__}({name})) and return it"
+                if isinstance(thing, (list, dict))
+                else "return the new value and set it outside"
+            ]
+            if isinstance(held.get(found), Tracer):
+                ways.append(f"write into the array ({name}{found}[:] = ...)")
             raise TracingError(
                 f"{self.name} changes a list, dictionary or object that is an argument ({name}{found}): a compiled function "
-                f"cannot change the caller's; {way}, or write into arrays in place ({name}{found or '[0]'}[:] = ...)"
+                f"cannot change the caller's; {', or '.join(ways)}"
             )
 
     def _results(self, operations: Operations, result: Any) -> tuple[list[Value], tuple[Form, ...]]:
@@ -261,9 +266,8 @@ class Recorder:
                 "arrays, numbers, and containers of them"
             )
         if not isinstance(leaf, (Tracer, Array)) and not is_array_like(leaf):
-            raise TracingError(
-                f"{self.name}: result{path} is {shortened(leaf)} of type {type(leaf).__name__}, {advice(leaf, 'result')}"
-            )
+            what = advice(leaf, path, is_result=True)
+            raise TracingError(f"{self.name}: result{path} is {shortened(leaf)} of type {type(leaf).__name__}, {what}")
         try:
             return operations.value(leaf)
         except TracingError as error:

@@ -11,7 +11,7 @@ from hlojit.ir.transforms.vectorization import Vectorizing, vectorize_block
 from hlojit.tracing.calls.containers import flatten, level, paths, unflatten
 from hlojit.tracing.operations import Operations
 from hlojit.transforms.calls import TransformedFunction
-from hlojit.transforms.regions import argument_error, called, fresh, result, transforming
+from hlojit.transforms.regions import argument_error, argument_value, called, fresh, result, transforming
 
 
 def vmap(
@@ -28,7 +28,11 @@ def vmap(
         axes = [*_prefix("in_axes", _of_arguments(in_axes, arguments), tuple(arguments)), *_prefix("in_axes", 0, named)]
         leaves, structure = flatten((tuple(arguments), named))
         names = [path for path, _ in (*paths(tuple(arguments)), *paths(named))]
-        values = {k: operations.value(leaf) for k, (leaf, axis) in enumerate(zip(leaves, axes)) if axis is not None}
+        values = {
+            k: argument_value("vmap", operations, names[k], leaf)
+            for k, (leaf, axis) in enumerate(zip(leaves, axes))
+            if axis is not None
+        }
         size = _size(values, axes, names, axis_size)
         moved = {k: _in_front(operations, value, axes[k], names[k]) for k, value in values.items()}
 

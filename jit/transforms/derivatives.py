@@ -20,7 +20,17 @@ from hlojit.tracing.reports import reported
 from hlojit.tracing.state import is_number_or_array
 from hlojit.tracing.tracer import Tracer
 from hlojit.transforms.calls import TransformedFunction, call
-from hlojit.transforms.regions import Place, Region, argument_error, as_type, called, fresh, result, transforming
+from hlojit.transforms.regions import (
+    Place,
+    Region,
+    argument_error,
+    argument_value,
+    as_type,
+    called,
+    fresh,
+    result,
+    transforming,
+)
 
 
 def _numbers(name: str, argnums: int | Sequence[int]) -> tuple[int, ...]:
@@ -47,8 +57,9 @@ class _Varied:
             raise argument_error(name, f"argnums={tuple(numbers)} names an argument twice")
         chosen = [arguments[number] for number in self.numbers]
         self.leaves, self.structure = flatten(tuple(chosen))
-        self.values = [operations.value(leaf) for leaf in self.leaves]
-        for (path, _), value in zip(paths(tuple(chosen)), self.values):
+        named = [path for path, _ in paths(tuple(chosen))]
+        self.values = [argument_value(name, operations, path, leaf) for path, leaf in zip(named, self.leaves)]
+        for path, value in zip(named, self.values):
             _check_input(name, path, value, holomorphic)
         self._operations = operations
         self._arguments = [None if k in self.numbers else each for k, each in enumerate(arguments)]

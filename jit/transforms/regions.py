@@ -171,6 +171,14 @@ def argument_error(name: str, text: str) -> ArgumentError:
     return ArgumentError(f"{name}: {text}")
 
 
+def argument_value(name: str, operations: Operations, path: str, leaf: Any) -> Value:
+    """An argument of a transformed function as a value; raises ``ArgumentError`` that names it."""
+    try:
+        return operations.value(leaf)
+    except TracingError as error:
+        raise argument_error(name, f"argument{path}: {error}") from None
+
+
 def as_type(operations: Operations, leaf: Any, type: Any) -> Value:
     """A tangent or cotangent as a value: Python numbers take the type of what they belong to."""
     if builtins.type(leaf) in (int, float, complex):

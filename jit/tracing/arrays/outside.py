@@ -29,7 +29,7 @@ def elements(operand: Any, kind: Any = None) -> NDArray:
     if isinstance(operand, (np.ndarray, np.generic)):
         if isinstance(operand, np.ndarray) and type(operand) not in (np.ndarray, np.memmap):
             raise TracingError(
-                f"{named(operand)}, a subclass of NumPy's arrays with a meaning of its own, "
+                f"{named(operand)} is of a subclass of NumPy's arrays with a meaning of its own, "
                 "which would be lost: use np.asarray(x)" + (", or x.filled(...)" if hasattr(operand, "filled") else "")
             )
         _require_numbers(operand, operand.dtype)

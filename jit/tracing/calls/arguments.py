@@ -69,7 +69,8 @@ def as_array(leaf: Any, name: str) -> NDArray | Array:
         return _of_no_subclass(array, name)
     if array.dtype == object:
         raise ArgumentError(
-            f"a {kind.__name__} gives an array of Python objects{_advice_on(array.dtype)}; or name the argument in static_argnames"
+            f"a {kind.__name__} gives an array of Python objects{_advice_on(array.dtype)}; or name the argument in "
+            "static_argnames"
         )
     return array
 

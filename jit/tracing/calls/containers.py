@@ -179,7 +179,8 @@ def _opened(tree: Any) -> _Opened | None:
         names, values, static_values = found.opened(tree)
         return _Opened(kind, names, values, (found, static_values) if static_values else ())
     if isinstance(tree, Parted):
-        return _Opened(kind, *tree.parts())
+        keys, parts = tree.parts()
+        return _Opened(kind, keys, parts)
     if isinstance(tree, tuple) and hasattr(kind, "_fields") and not getattr(tree, "__dict__", None):
         return _Opened(kind, kind._fields, tuple(tuple.__iter__(tree)))
     return None
@@ -214,7 +215,7 @@ def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
         return kind(values)
     if kind is dict or kind is OrderedDict:
         return kind(zip(keys, values))
-    rest = structure[3] if len(structure) > 3 else ()
+    rest: Any = structure[3] if len(structure) > 3 else ()
     if kind is defaultdict:
         return defaultdict(rest[1], zip(keys, values))
     return _object(kind, keys, values, rest)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import re
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -66,7 +67,7 @@ class Registration:
     def __init__(
         self,
         kind: type,
-        open: Callable[[Any], tuple[Sequence[Any], Any]],
+        open: Callable[[Any], tuple[Iterable[Any], Any]],
         build: Callable[[Any, Sequence[Any]], Any],
     ):
         self.kind = kind
@@ -121,7 +122,7 @@ class Fields:
 
     def built(self, names: Sequence[str], values: Sequence[Any], static: Sequence[tuple[str, Static]]) -> Any:
         """An object with these attributes."""
-        made = object.__new__(self.kind)
+        made: Any = object.__new__(self.kind)
         # Also of frozen classes, and past methods that check what is set.
         for name, value in zip(names, values, strict=True):
             object.__setattr__(made, name, value)
@@ -260,14 +261,14 @@ def _fields(kind: Any, data: Any, static: Any, dropped: tuple[str, ...], name: s
         names = [each for each in dataclasses.fields(kind) if each.name not in dropped]
         data = tuple(each.name for each in names if not each.metadata.get("static"))
         return Fields(kind, data, tuple(each.name for each in names if each.metadata.get("static")), dropped)
-    said = [*data, *(static or ()), *dropped]
-    twice = sorted({each for each in said if said.count(each) > 1})
+    names_said = [*data, *(static or ()), *dropped]
+    twice = sorted({each for each in names_said if names_said.count(each) > 1})
     if twice:
         raise ArgumentError(f"{name}: class {kind.__name__}: {', '.join(twice)} is named twice")
     if dataclasses.is_dataclass(kind):
-        _check_names(kind, said, static is not None, name)
+        _check_names(kind, names_said, static is not None, name)
         if static is None:
-            static = [each.name for each in dataclasses.fields(kind) if each.name not in said]
+            static = [each.name for each in dataclasses.fields(kind) if each.name not in names_said]
     return Fields(kind, tuple(data), tuple(static or ()), dropped, "static" if static is None else "refused")
 
 
@@ -300,7 +301,7 @@ def cached_names(kind: type) -> frozenset[str]:
     )
 
 
-def advice(value: Any, name: str) -> str:
+def advice(value: Any, name: str, *, is_result: bool = False) -> str:
     """What to write for an object of a class that is no container, by how the function calls it."""
     kind = type(value)
     base = registered_base(kind)
@@ -308,20 +309,21 @@ def advice(value: Any, name: str) -> str:
         return f"class {base.__name__} is registered and {kind.__name__}, which derives from it, is not: register it as well"
     if isinstance(value, (list, tuple, dict)):
         plain = next(each for each in (list, tuple, dict) if isinstance(value, each))
-        return (
-            f"a subclass of {plain.__name__}, which would be lost: pass {plain.__name__}({name}), or register the class by "
-            "hlojit.register_pytree"
+        instead = f"return a {plain.__name__}" if is_result else f"pass {plain.__name__}({name})"
+        return f"a subclass of {plain.__name__}, which would be lost: {instead}, or register the class by hlojit.register_pytree"
+    ways = []
+    if hasattr(value, "__dict__"):
+        arrays = [each for each, held in vars(value).items() if hasattr(held, "shape") and hasattr(held, "dtype")]
+        fields = ", ".join(map(repr, arrays or ["weights"])) + ("," if len(arrays) < 2 else "")
+        ways.append(
+            f"for its arrays to be {'results' if is_result else 'arguments'}, make {kind.__name__} a dataclass, or register it: "
+            f"hlojit.register_dataclass({kind.__name__}, data_fields=({fields}))"
         )
-    arrays = [
-        each
-        for each, held in getattr(value, "__dict__", {}).items()
-        if hasattr(held, "shape") and hasattr(held, "dtype")
-    ]
-    names = "".join(f"{each!r}, " for each in arrays) or "'weights', "
-    return (
-        f"no array and no container: for its arrays to be arguments, make {kind.__name__} a dataclass, or register it: "
-        f"hlojit.register_dataclass({kind.__name__}, data_fields=({names.rstrip() if len(arrays) < 2 else names[:-2]})); "
-        f"for what it holds to be constants, say static_argnames={name.partition('.')[0].partition('[')[0]!r}"
+    if not is_result:
+        own = re.split(r"[.\[]", name)[0]
+        ways.append(f"for what it holds to be constants, say static_argnames={own!r}")
+    return "no array and no container" + (
+        f": {'; '.join(ways)}" if ways else "; return arrays, numbers, and containers of them"
     )
 
 
