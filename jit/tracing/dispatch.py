@@ -15,7 +15,7 @@ from hlojit.ir.graph import Value
 from hlojit.tracing.arrays import indexing
 from hlojit.tracing.arrays.kinds import as_dtype, common_kind, kind_of, rounds_itself, stand_in
 from hlojit.tracing.arrays.layouts import contiguous, is_contiguous
-from hlojit.tracing.arrays.outside import elements
+from hlojit.tracing.arrays.outside import dtype_of
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.numpy_functions import numpy_source, ufunc_methods
 from hlojit.tracing.numpy_functions.functions import (
@@ -394,10 +394,10 @@ class Dispatch(Operations):
 
 
 def _dtype_of(operand: Any) -> np.dtype[Any]:
-    """The dtype of a number or array of outside.  NumPy itself says what it does not do with texts and dates."""
-    if isinstance(operand, (np.ndarray, np.generic)) and operand.dtype.kind != "O":
+    """The dtype of a number or array of outside.  NumPy itself says what it does not do with texts."""
+    if isinstance(operand, (np.ndarray, np.generic)) and operand.dtype.kind not in "OM":
         return operand.dtype
-    return np.asarray(operand).dtype if isinstance(operand, (str, bytes)) else elements(operand).dtype
+    return np.asarray(operand).dtype if isinstance(operand, (str, bytes)) else dtype_of(operand)
 
 
 def _common_shape(values: Sequence[Value]) -> tuple[int, ...]:

@@ -201,6 +201,21 @@ def test_plain_classes_name_self_and_what_to_write() -> None:
         model.go(X)
 
 
+def test_attributes_of_a_static_object_that_can_be_called() -> None:
+    class Scale:
+        def __init__(self, factor: float):
+            self.factor = factor
+
+        @hlojit.jit(static_argnames="self")
+        def __call__(self, x: Any) -> Any:
+            return x * self.factor
+
+    scale = Scale(2.0)
+    for factor in (2.0, 2.0, 5.0, 5.0):
+        scale.factor = factor
+        assert scale(3.0) == 3 * factor
+
+
 # --------------------------------------------------------------------------------------------------------------- dataclasses
 
 

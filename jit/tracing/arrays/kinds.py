@@ -21,7 +21,7 @@ from hlojit.ir.formats import (
     find_element_type,
 )
 from hlojit.ir.scalar.codec_tables import rounds_twice
-from hlojit.tracing.arrays.outside import elements
+from hlojit.tracing.arrays.outside import dtype_of
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.tracer import Kind, Tracer, kind_of_element
 
@@ -31,7 +31,7 @@ def kind_of(operand: Any) -> Kind:
     if isinstance(operand, Tracer):
         return operand.kind
     element = getattr(operand, "element_type", None)
-    return kind_of_element(element) if isinstance(element, ElementType) else elements(operand).dtype
+    return kind_of_element(element) if isinstance(element, ElementType) else dtype_of(operand)
 
 
 def as_kind(wanted: Any) -> Kind:

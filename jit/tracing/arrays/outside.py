@@ -40,6 +40,12 @@ def elements(operand: Any, kind: Any = None) -> NDArray:
     return array
 
 
+def dtype_of(operand: Any) -> np.dtype[Any]:
+    """The dtype of such an operand, as NumPy's promotion sees it."""
+    # Integers of any size can be compared.
+    return np.asarray(operand).dtype if type(operand) is int else elements(operand).dtype
+
+
 def _require_numbers(operand: Any, dtype: np.dtype[Any]) -> None:
     if dtype.kind == "O" and not isinstance(operand, np.ndarray):
         raise TracingError(

@@ -27,6 +27,7 @@ from hlojit.runtime.layout import GIVE, MATCH
 from hlojit.tracing.calls.containers import LEAF, Structure, is_parted
 from hlojit.tracing.calls.guards import Guards
 from hlojit.tracing.calls.outcomes import PLAIN, Form, Outcome
+from hlojit.tracing.calls.static_arguments import has_state
 
 _NUMBERS: Final = (bool, int, float, complex)
 """In the order of the numbers by which operations call them."""
@@ -282,7 +283,7 @@ class _Matching:
             self._same(source, value)
         elif inspect.getattr_static(kind, "__eq__") is object.__eq__:
             self._same(source, value)
-            if not callable(value):
+            if has_state(value):
                 self._state(value, source)
         else:
             raise _Unknown

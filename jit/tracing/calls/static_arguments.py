@@ -11,6 +11,7 @@ import dataclasses
 import inspect
 import struct
 from collections.abc import Callable, Hashable, Mapping
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple, cast, final
 
 import numpy as np
@@ -56,7 +57,7 @@ def _exact(value: Any) -> Hashable:
         return kind, *map(_exact, tuple(value)), *(() if hasattr(kind, "_fields") else (value,))
     if (
         inspect.getattr_static(kind, "__eq__") is object.__eq__
-        and not callable(value)
+        and has_state(value)
         and getattr(value, "__dict__", None)
     ):
         # One object, whose attributes may be others by the next call.
@@ -65,6 +66,14 @@ def _exact(value: Any) -> Hashable:
         compared = (field.name for field in dataclasses.fields(value) if field.compare)
         return kind, cast(Hashable, value), tuple(_exact(getattr(value, name)) for name in compared)
     return kind, value
+
+
+def has_state(value: Any) -> bool:
+    """Whether attributes of an object that counts by identity make a difference: not those of functions, nor of ours."""
+    return not isinstance(value, _FUNCTIONS) and type(value).__module__.partition(".")[0] not in ("hlojit", "functools")
+
+
+_FUNCTIONS: Final = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType, np.ufunc)
 
 
 @final
