@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, final, overload
@@ -25,24 +26,26 @@ from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.environment import tables
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
-from hlojit.ir.graph import Module
 from hlojit.ir.in_flight import InFlight, Role
 from hlojit.ir.switches import BACKEND, DISPATCH
 from hlojit.runtime.dispatcher import Dispatched, install, is_possible
 from hlojit.tracing.calls.arguments import as_arrays, signature_of_array, without_layout
 from hlojit.tracing.calls.callables import name_of, signature_of
-from hlojit.tracing.calls.containers import LEAF, Structure, unflatten
+from hlojit.tracing.calls.containers import Structure, unflatten
+from hlojit.tracing.calls.descriptions import ShapeDtypeStruct, described
 from hlojit.tracing.calls.donated import DonatedParameters, argument_names, argument_numbers
 from hlojit.tracing.calls.entries import Seen, entry_of
+from hlojit.tracing.calls.forms import CompiledForm
 from hlojit.tracing.calls.guards import Guards
-from hlojit.tracing.calls.outcomes import Outcome, aliases
+from hlojit.tracing.calls.outcomes import aliases
 from hlojit.tracing.calls.retracing import MOST_KEPT, warn_of_changes
 from hlojit.tracing.calls.rounding_seed import SeedParameter
 from hlojit.tracing.calls.specializing import NeedsValues, never_arrays
 from hlojit.tracing.calls.static_arguments import NONE, StaticArguments, static_arguments
 from hlojit.tracing.recorder import Recorder
-from hlojit.tracing.reports import report
+from hlojit.tracing.reports import report, reported
 from hlojit.tracing.rewriting import substitute
+from hlojit.tracing.stages import Lowered, Signature
 from hlojit.tracing.tracer import Tracer
 
 _KEPT_ENVIRONMENTS = 4
@@ -51,27 +54,6 @@ _MOST_ENTRIES = 8
 """Kinds of calls that native code looks at, one after the other, the last one that Python answered first."""
 _ALWAYS_REMEMBERED, _REMEMBERED_EVERY = 32, 64
 """Of the calls that Python answers so many become entries; then one of so many, as there are more kinds than entries."""
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class _Compiled:
-    """A function for one signature."""
-
-    call: Callable[..., Any]
-    structure: Structure
-    """Of the results."""
-    executable: Any
-    outcome: Outcome | None
-    """What is done with what the program returns; None where that are the results."""
-
-    def results(self, made: Any, leaves: Sequence[Any]) -> Any:
-        """The results in the containers in which the function returned them."""
-        if self.outcome is not None:
-            made = self.outcome.results(made, leaves)
-        elif self.structure is LEAF:
-            return made
-        return unflatten(self.structure, made if isinstance(made, tuple) else (made,))
 
 
 @final
@@ -89,6 +71,8 @@ class _Call:
 
 
 _Result = TypeVar("_Result")
+_functions: dict[int, weakref.ref[JittedFunction]] = {}
+"""All of them, by identity."""
 _compilations = InFlight()
 """By function and signature."""
 
@@ -118,11 +102,11 @@ class JittedFunction(Dispatched):
         # What the caller's mapping becomes later is no matter of what was decorated before.
         self.options = copy.deepcopy(options) if isinstance(options, Mapping) else options
         self.plugins = tuple(plugins)
-        self._compiled: dict[tuple[Any, ...], _Compiled] = {}
+        self._compiled: dict[tuple[Any, ...], CompiledForm] = {}
         self._guards: Guards | None = None
         self._entries = ()
         self._calls_in_python = 0
-        self._by_types: dict[tuple[Any, ...], _Compiled] = {}
+        self._by_types: dict[tuple[Any, ...], CompiledForm] = {}
         """The same for arrays on devices that are arguments themselves."""
         unknown = self.static_argnames - set(self.signature.parameters)
         if unknown:
@@ -141,6 +125,8 @@ class JittedFunction(Dispatched):
         self._recorder = Recorder(function, self.signature, self._donated, self._seed, check_indices=check_indices)
         # Not its attributes: they may be called as ours are, and are ours if it wraps another jitted function.
         functools.update_wrapper(self, function, updated=())
+        number = id(self)
+        _functions[number] = weakref.ref(self, lambda _: _functions.pop(number, None))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -184,7 +170,7 @@ class JittedFunction(Dispatched):
             report(error)
             raise
 
-    def _started(self, compiled: _Compiled, arrays: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    def _started(self, compiled: CompiledForm, arrays: Sequence[Any], leaves: Sequence[Any]) -> Any:
         outcome = compiled.outcome
         if outcome is not None and outcome.writes:
             raise ArgumentError(
@@ -195,19 +181,38 @@ class JittedFunction(Dispatched):
             return compiled.results(made, leaves)
         return unflatten(compiled.structure, made if isinstance(made, tuple) else (made,))
 
-    def lower(self, *arguments: Any, **named: Any) -> Module:
-        """The StableHLO module that a call with these arguments traces to (``str`` prints it)."""
+    @reported
+    def lower(self, *arguments: Any, **named: Any) -> Lowered:
+        """The StableHLO module that a call with these arguments traces to (``str`` prints it), with JAX's further stages.
 
-        def trace(call: _Call) -> Module:
-            arrays = self._arrays(call.leaves, call.dynamic)
+        Arguments are arrays and numbers, or anything with ``shape`` and ``dtype`` (``hlojit.ShapeDtypeStruct``).
+        """
+
+        def trace(call: _Call) -> Lowered:
+            leaves = tuple(map(described, call.leaves))
+            dynamic = unflatten(call.structure, leaves)
+            names = tuple(name for name, _ in self._recorder.named_leaves(dynamic))
+            arrays = as_arrays(leaves, lambda: names, (ShapeDtypeStruct,))
             with registry().load().using(*self.plugins):
-                return self._recorder.trace(call.dynamic, call.static, arrays).module
+                traced = self._recorder.trace(dynamic, call.static, arrays)
+            signature = Signature.of(self._name, self.signature, call.structure, leaves, names, call.static)
+            return Lowered.of(traced, signature, self.backend, self.options)
 
-        try:
-            return self._specialized(self._call_of(arguments, named), trace)
-        except Exception as error:
-            report(error)
-            raise
+        return self._specialized(self._call_of(arguments, named), trace)
+
+    def eval_shape(self, *arguments: Any, **named: Any) -> Any:
+        """The shapes and element types of the results, as ``ShapeDtypeStruct``; arguments as for ``lower``."""
+        return self.lower(*arguments, **named).out_info
+
+    def clear_cache(self) -> None:
+        """Forget what is compiled; calls that other threads are making end as they would."""
+        self._guards = None
+        self._compiled, self._by_types, self._entries = {}, {}, ()
+
+    @staticmethod
+    def all() -> list[JittedFunction]:
+        """Every jitted function that there is."""
+        return [each for reference in _functions.copy().values() if (each := reference()) is not None]
 
     # ------------------------------------------------------------------ parts
 
@@ -220,7 +225,7 @@ class JittedFunction(Dispatched):
             self._compiled, self._by_types = {}, {}
             self._entries = ()
 
-    def _known(self, arguments: tuple[Any, ...]) -> _Compiled | None:
+    def _known(self, arguments: tuple[Any, ...]) -> CompiledForm | None:
         """What is compiled for arrays on devices, found by their types as they are; None of other arguments."""
         types = []
         for each in arguments:
@@ -230,7 +235,7 @@ class JittedFunction(Dispatched):
         return self._by_types.get((*types, self.backend or BACKEND.text(), tables().identity))
 
     def _note(
-        self, arguments: tuple[Any, ...], named: Mapping[str, Any], compiled: _Compiled, tables_identity: str
+        self, arguments: tuple[Any, ...], named: Mapping[str, Any], compiled: CompiledForm, tables_identity: str
     ) -> None:
         """Have ``_known`` find it the next time."""
         if named or self._static or not all(type(each) is Array and each.buffer for each in arguments):
@@ -284,7 +289,7 @@ class JittedFunction(Dispatched):
             call = self._call_of(call.arguments, call.named)
 
     def _remember(
-        self, call: _Call, compiled: _Compiled, key: tuple[Any, ...], guards: Guards | None, static: frozenset[str]
+        self, call: _Call, compiled: CompiledForm, key: tuple[Any, ...], guards: Guards | None, static: frozenset[str]
     ) -> None:
         """Have native code answer the next call like this one."""
         self._calls_in_python += 1
@@ -306,7 +311,7 @@ class JittedFunction(Dispatched):
             # Another thread found names bound again.
             self._entries = ()
 
-    def _prepared(self, call: _Call) -> tuple[Sequence[Any], list[NDArray | Array], _Compiled, tuple[Any, ...]]:
+    def _prepared(self, call: _Call) -> tuple[Sequence[Any], list[NDArray | Array], CompiledForm, tuple[Any, ...]]:
         """The leaves and arrays of a call, what is compiled for them, and by which key."""
         return self._specialized(
             call, lambda each: (each.leaves, *self._prepare(each.leaves, each.structure, each.dynamic, each.static))
@@ -314,7 +319,7 @@ class JittedFunction(Dispatched):
 
     def _prepare(
         self, leaves: Sequence[Any], structure: Structure, dynamic: Any, static: StaticArguments
-    ) -> tuple[list[NDArray | Array], _Compiled, tuple[Any, ...]]:
+    ) -> tuple[list[NDArray | Array], CompiledForm, tuple[Any, ...]]:
         """The arrays of a call, what is compiled for them, and by which key."""
         arrays = self._arrays(leaves, dynamic)
         signature = tuple(map(signature_of_array, leaves, arrays))
@@ -336,13 +341,13 @@ class JittedFunction(Dispatched):
 
     def _writing(
         self,
-        found: _Compiled,
+        found: CompiledForm,
         key: tuple[Any, ...],
         dynamic: Any,
         static: StaticArguments,
         leaves: Sequence[Any],
         arrays: list[NDArray | Array],
-    ) -> _Compiled:
+    ) -> CompiledForm:
         """What is compiled for a call that writes arguments: another form where two of them are one array."""
         outcome = found.outcome
         assert outcome is not None
@@ -356,7 +361,7 @@ class JittedFunction(Dispatched):
 
     def _compile(
         self, key: tuple[Any, ...], dynamic: Any, static: StaticArguments, arrays: list[NDArray | Array]
-    ) -> _Compiled:
+    ) -> CompiledForm:
         """What is compiled for a key; one thread makes it, under no lock: the function that is traced may do anything."""
         # Of a thread that finds names bound again meanwhile it is another one.
         table = self._compiled
@@ -379,7 +384,7 @@ class JittedFunction(Dispatched):
 
     def _made(
         self, key: tuple[Any, ...], dynamic: Any, static: StaticArguments, arrays: list[NDArray | Array]
-    ) -> tuple[_Compiled, frozenset[int]]:
+    ) -> tuple[CompiledForm, frozenset[int]]:
         """What is compiled, and the arguments whose layout something was decided by."""
         with fork_gate.inside:
             from hlojit.compiler import compile as compile_module
@@ -390,12 +395,9 @@ class JittedFunction(Dispatched):
             # In the environment of the call, whatever has been registered since it began.
             with scope.activate():
                 executable = compile_module(traced.module, backend=key[-2], options=self.options)
-        # Without the executable's own indirection: this is called again and again.
-        call = getattr(executable, "call", executable)
-        outcome = None if traced.outcome.is_plain else traced.outcome
-        return _Compiled(call, traced.structure, executable, outcome), traced.asked_layouts
+        return CompiledForm.of(executable, traced.structure, traced.outcome), traced.asked_layouts
 
-    def _forget(self, table: dict[tuple[Any, ...], _Compiled], key: tuple[Any, ...]) -> None:
+    def _forget(self, table: dict[tuple[Any, ...], CompiledForm], key: tuple[Any, ...]) -> None:
         """Make room for what is compiled under new plugins: what was compiled under earlier ones is kept for a few."""
         present = list(table)
         for each in present[: max(len(present) - MOST_KEPT, 0)]:

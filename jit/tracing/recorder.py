@@ -22,6 +22,7 @@ from hlojit.tracing.arrays.storage import Storage, View
 from hlojit.tracing.calls.arguments import is_array_like, type_of
 from hlojit.tracing.calls.callables import name_of, place_of
 from hlojit.tracing.calls.containers import Contents, Structure, changed, contents, flatten, paths, unflatten
+from hlojit.tracing.calls.descriptions import ShapeDtypeStruct
 from hlojit.tracing.calls.donated import DonatedParameters
 from hlojit.tracing.calls.guards import Guards
 from hlojit.tracing.calls.outcomes import Form, Outcome, Write, form_of
@@ -307,7 +308,7 @@ def _storages(
             found.append(found[same[number]])
             continue
         locked = None
-        if not isinstance(leaf, np.ndarray):
+        if not isinstance(leaf, (np.ndarray, ShapeDtypeStruct)):
             locked = (
                 f"argument {name} is of type {type(leaf).__name__}, which a compiled function cannot write; "
                 f"write into a copy: {name} = {name}.copy()"

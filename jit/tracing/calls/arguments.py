@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from hlojit.arrays import Array, NDArray, row_of_now
 from hlojit.ir.errors import ArgumentError, HlojitError
-from hlojit.ir.formats import element_type_of
+from hlojit.ir.formats import ElementType, element_type_of
 from hlojit.ir.types import TensorType, tensor
 from hlojit.plain_arrays import on_the_host
 from hlojit.tracing.arrays.layouts import strides_of
@@ -33,11 +33,13 @@ def without_layout(signature: Any) -> Any:
     return (*signature[:2], "any layout") if not isinstance(signature[0], type) else signature
 
 
-def as_arrays(leaves: Sequence[Any], names: Callable[[], Sequence[str]]) -> list[NDArray | Array]:
-    """The arrays of a call; raises ``ArgumentError`` that names the argument which is none."""
-    found: list[NDArray | Array] = []
+def as_arrays(
+    leaves: Sequence[Any], names: Callable[[], Sequence[str]], others: tuple[type, ...] = ()
+) -> list[NDArray | Array]:
+    """The arrays of a call; raises ``ArgumentError`` that names the argument which is none, nor one of ``others``."""
+    found: list[Any] = []
     for leaf in leaves:
-        if type(leaf) is np.ndarray:
+        if type(leaf) is np.ndarray or isinstance(leaf, others):
             found.append(leaf)
             continue
         try:
@@ -61,6 +63,10 @@ def as_array(leaf: Any, name: str) -> NDArray | Array:
     if isinstance(leaf, (str, bytes)) or callable(leaf):
         raise ArgumentError(
             f"{shortened(leaf)} of type {kind.__name__} is not an array; name the argument in static_argnames"
+        )
+    if not is_array_like(leaf) and hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        raise ArgumentError(
+            f"{shortened(leaf)} describes an array and is none: f.lower and f.eval_shape take it, a call takes an array"
         )
     if not is_array_like(leaf):
         raise ArgumentError(f"{shortened(leaf)} of type {kind.__name__} is {advice(leaf, name)}")
@@ -102,7 +108,8 @@ def type_of(array: NDArray | Array) -> TensorType:
     if isinstance(array, Array):
         return array.type.with_element_type(row_of_now(array.element_type))
     try:
-        return tensor(array.shape, element_type_of(array.dtype))
+        dtype: Any = array.dtype
+        return tensor(array.shape, dtype if isinstance(dtype, ElementType) else element_type_of(dtype))
     except HlojitError as error:
         raise ArgumentError(f"{error}{_advice_on(array.dtype)}") from None
 
