@@ -74,6 +74,8 @@ MAY_IMPORT = {
         "hlojit.arrays",
         "hlojit.plain_arrays",
         "hlojit.executable",
+        "hlojit.costs",
+        "hlojit.lowered",
         "hlojit.runtime",
     ),
 }
@@ -149,7 +151,7 @@ JIT_ORDER = (
     ("outside", "plugin_shares"),
     ("program_cache", "cpu", "pipeline"),
     ("compiler",),
-    ("kernel_report", "lowered", "new_plugin"),
+    ("costs", "kernel_report", "lowered", "new_plugin"),
     ("tracing",),
     ("transforms",),
     ("random", "numpy"),

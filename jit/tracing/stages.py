@@ -16,15 +16,13 @@ from typing import Any, Final, final
 
 import numpy as np
 from hlojit.arrays import Array
+from hlojit.costs import MemoryAnalysis, cost_of, memory_of
 from hlojit.extensions import CompileOptions
 from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import ArgumentError
 from hlojit.ir.fork_gate import fork_gate
-from hlojit.ir.graph import Module, Value
-from hlojit.ir.ops.definition import Structural, Trait
+from hlojit.ir.graph import Module
 from hlojit.ir.text.printer import print_module
-from hlojit.ir.types import TensorType
-from hlojit.lowering.arithmetic_count import operations
 from hlojit.tracing.arrays.layouts import strides_of
 from hlojit.tracing.calls.arguments import as_arrays, is_array_like
 from hlojit.tracing.calls.containers import Structure, flatten, is_parted, unflatten
@@ -155,40 +153,6 @@ def _shown(leaf: Any) -> str:
 
 def _said(name: str, leaf: Any) -> str:
     return f"{name}: {_shown(leaf)}"
-
-
-# ---------------------------------------------------------------------------------------------------------------- analyses
-
-
-def cost_of(module: Module) -> dict[str, float]:
-    """Arithmetic operations and bytes that instructions read and write; what is in a loop or branch counts once."""
-    flops = moved = 0
-    blocks = [function.body for function in module.functions.values()]
-    while blocks:
-        for instruction in blocks.pop():
-            if Trait.FUSION not in instruction.op.traits and isinstance(instruction.op.lowering, Structural):
-                blocks += instruction.regions
-            flops += operations(instruction)
-            # Constants are part of the program, and what is returned is made by others.
-            if instruction.operands and instruction.results:
-                moved += sum(map(_bytes_of, (*instruction.operands, *instruction.results)))
-    return {"flops": float(flops), "bytes accessed": float(moved)}
-
-
-def _bytes_of(value: Value) -> int:
-    return value.type.nbytes if isinstance(value.type, TensorType) and value.type.is_static else 0
-
-
-@final
-@dataclass(frozen=True)
-class MemoryAnalysis:
-    """Bytes that a call of a compiled program takes, named as JAX names them."""
-
-    argument_size_in_bytes: int
-    output_size_in_bytes: int
-    temp_size_in_bytes: int
-    alias_size_in_bytes: int
-    """Of donated arguments, in whose memory results are made."""
 
 
 # ------------------------------------------------------------------------------------------------------------------ stages
@@ -351,12 +315,7 @@ class Compiled:
 
     def memory_analysis(self) -> MemoryAnalysis | None:
         """What a call takes of memory; None of programs whose back end does not say."""
-        spec = getattr(self.executable, "spec", None)
-        if spec is None or not spec.entry:
-            return None
-        donated = sum(spec.inputs[number].nbytes for number, output in spec.donated if output >= 0)
-        inputs, outputs = (sum(each.nbytes for each in types) for types in (spec.inputs, spec.outputs))
-        return MemoryAnalysis(inputs, outputs, spec.arena_bytes, donated)
+        return memory_of(self.executable)
 
     def __repr__(self) -> str:
         signature = self._lowered._signature
