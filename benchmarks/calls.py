@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +34,8 @@ class Case(NamedTuple):
 
 
 rate = 2.0
+weights = np.ones(8)
+model = SimpleNamespace(rate=2.0, weights=np.ones(8), sizes=[8, 8])
 
 
 def cases() -> Iterator[Case]:
@@ -43,6 +45,9 @@ def cases() -> Iterator[Case]:
 
     def of_name(x: Any) -> Any:
         return x * rate
+
+    def of_things(x: Any) -> Any:
+        return x * model.rate + model.weights[: model.sizes[0]]
 
     def writing(x: Any, y: Any) -> None:
         x += y
@@ -55,6 +60,8 @@ def cases() -> Iterator[Case]:
     yield Case("a number of NumPy's", lambda x, y: x + y, (x, np.float64(1.5)))
     yield Case("keyword", lambda x, y: x + y, (x,), {"y": x})
     yield Case("global name", of_name, (x,))
+    yield Case("global array", lambda x: x * weights, (x,))
+    yield Case("attributes, an array and a list outside", of_things, (x,), {}, {}, ())
     yield Case("static", in_steps, (x, 3), {}, {"static_argnames": "n"}, ())
     yield Case("ten arrays", lambda a, b, c, d, e, f, g, h, i, j: a + b + c + d + e + f + g + h + i + j, (x,) * 10)
     yield Case("dict of six", lambda p: p["a"] + p["b"] + p["c"] + p["d"] + p["e"] + p["f"], (six,), {}, {}, ("jax",))

@@ -23,6 +23,7 @@ declare double @PyComplex_RealAsDouble(ptr)
 declare double @PyComplex_ImagAsDouble(ptr)
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
 declare ptr @PyArray_FromScalar(ptr, ptr)
+declare i32 @memcmp(ptr, ptr, i64)
 
 define private i64 @word(ptr %at, i64 %number) alwaysinline {
   %place = getelementptr inbounds i64, ptr %at, i64 %number
@@ -528,6 +529,50 @@ pair:
   br i1 %is_pair, label %head, label %no
 yes:
   %next = getelementptr inbounds i64, ptr %pairs, i64 %words
+  ret ptr %next
+no:
+  ret ptr null
+}
+
+; array, dtype, text, bytes, order, rank, dimensions...: an array outside of the function, in a row by C's order (1) or Fortran's
+; (2), that holds these bytes.
+define private ptr @match.numbers(ptr %frame, ptr %at) {
+entry:
+  %array = load ptr, ptr %at, align 8
+  %dtype_offset = load i64, ptr @offset.array_dtype, align 8
+  %dtype = call ptr @array.word(ptr %array, i64 %dtype_offset)
+  %wanted_dtype = call ptr @pointer(ptr %at, i64 1)
+  %is_dtype = icmp eq ptr %dtype, %wanted_dtype
+  %flags = call i32 @array.flag_word(ptr %array)
+  %order = call i64 @word(ptr %at, i64 4)
+  %order32 = trunc i64 %order to i32
+  %contiguous = and i32 %flags, %order32
+  %is_layout = icmp ne i32 %contiguous, 0
+  %rank_offset = load i64, ptr @offset.array_rank, align 8
+  %rank_at = getelementptr inbounds i8, ptr %array, i64 %rank_offset
+  %rank = load i32, ptr %rank_at, align 4
+  %wanted_rank = call i64 @word(ptr %at, i64 5)
+  %wanted_rank32 = trunc i64 %wanted_rank to i32
+  %is_rank = icmp eq i32 %rank, %wanted_rank32
+  %is_kind = and i1 %is_dtype, %is_layout
+  %is_form = and i1 %is_kind, %is_rank
+  br i1 %is_form, label %shape, label %no
+shape:
+  %wanted_shape = getelementptr inbounds i64, ptr %at, i64 6
+  %shape_offset = load i64, ptr @offset.array_shape, align 8
+  %extents = call ptr @array.word(ptr %array, i64 %shape_offset)
+  %is_shape = call i1 @words.are_equal(ptr %extents, ptr %wanted_shape, i64 %wanted_rank)
+  br i1 %is_shape, label %compare, label %no
+compare:
+  %data = call ptr @array.data(ptr %array)
+  %text = call ptr @pointer(ptr %at, i64 2)
+  %text_offset = load i64, ptr @offset.bytes_data, align 8
+  %wanted = getelementptr inbounds i8, ptr %text, i64 %text_offset
+  %bytes = call i64 @word(ptr %at, i64 3)
+  %difference = call i32 @memcmp(ptr %data, ptr %wanted, i64 %bytes)
+  %is_equal = icmp eq i32 %difference, 0
+  %after = getelementptr inbounds i64, ptr %wanted_shape, i64 %wanted_rank
+  %next = select i1 %is_equal, ptr %after, ptr null
   ret ptr %next
 no:
   ret ptr null

@@ -38,7 +38,7 @@ from hlojit.tracing.calls.entries import Seen, entry_of
 from hlojit.tracing.calls.forms import CompiledForm
 from hlojit.tracing.calls.guards import Guards
 from hlojit.tracing.calls.outcomes import aliases
-from hlojit.tracing.calls.retracing import MOST_KEPT, warn_of_changes
+from hlojit.tracing.calls.retracing import MOST_KEPT, warn_of_changes, warn_of_renewals
 from hlojit.tracing.calls.rounding_seed import SeedParameter
 from hlojit.tracing.calls.specializing import NeedsValues, never_arrays
 from hlojit.tracing.calls.static_arguments import NONE, StaticArguments, static_arguments
@@ -48,6 +48,8 @@ from hlojit.tracing.rewriting import substitute
 from hlojit.tracing.stages import Lowered, Signature
 from hlojit.tracing.tracer import Tracer
 
+_KEPT_STATES = 4
+"""Of how many earlier states of what a function reads of outside of itself the compiled forms are kept."""
 _KEPT_ENVIRONMENTS = 4
 """Of how many earlier sets of plugins a jitted function keeps the compiled forms."""
 _MOST_ENTRIES = 8
@@ -108,6 +110,11 @@ class JittedFunction(Dispatched):
         self._calls_in_python = 0
         self._by_types: dict[tuple[Any, ...], CompiledForm] = {}
         """The same for arrays on devices that are arguments themselves."""
+        self._earlier: tuple[
+            tuple[Guards, dict[tuple[Any, ...], CompiledForm], dict[tuple[Any, ...], CompiledForm]], ...
+        ] = ()
+        """What was compiled while what the function reads of outside of itself was otherwise."""
+        self._renewals = 0
         unknown = self.static_argnames - set(self.signature.parameters)
         if unknown:
             raise HlojitError(
@@ -217,13 +224,24 @@ class JittedFunction(Dispatched):
     # ------------------------------------------------------------------ parts
 
     def _renew(self) -> None:
-        """Forget what was compiled where a name that the function reads means something else now."""
-        guards = self._guards
-        if guards is None or not guards.hold():
-            # Looked at before it is traced: what changes meanwhile is seen by the next call.
-            self._guards = Guards(self.function)
-            self._compiled, self._by_types = {}, {}
-            self._entries = ()
+        """Leave what was compiled where something that the function reads of outside of itself is not what it was."""
+        guards, earlier = self._guards, self._earlier
+        changed = guards.changed() if guards is not None else None
+        if guards is not None and changed is None:
+            return
+        if guards is not None and changed is not None:
+            states = ((guards, self._compiled, self._by_types), *earlier)
+            found = next((each for each in earlier if each[0].hold()), None)
+            self._earlier = tuple(each for each in states if each is not found and not each[0].broken_by)[:_KEPT_STATES]
+            if found is None:
+                self._renewals += 1
+                warn_of_renewals(self.function, self._name, self._renewals, changed)
+        else:
+            found = None
+        # Looked at before it is traced: what changes meanwhile is seen by the next call.
+        guards, self._compiled, self._by_types = found or (Guards(self.function), {}, {})
+        self._entries = ()
+        self._guards = guards
 
     def _known(self, arguments: tuple[Any, ...]) -> CompiledForm | None:
         """What is compiled for arrays on devices, found by their types as they are; None of other arguments."""
@@ -294,12 +312,12 @@ class JittedFunction(Dispatched):
         """Have native code answer the next call like this one."""
         self._calls_in_python += 1
         is_rare = self._calls_in_python > _ALWAYS_REMEMBERED and self._calls_in_python % _REMEMBERED_EVERY
-        if is_rare or guards is None or self._seed is not None or static != self._static:
+        if is_rare or guards is None or guards.broken_by or self._seed is not None or static != self._static:
             return
         if DISPATCH.choice(("native", "python")) != "native" or not is_possible():
             return
         seen = Seen(
-            call.arguments, call.named, call.leaves, call.structure, self.signature, static, guards,
+            call.arguments, call.named, call.leaves, call.structure, self.signature, static, (guards, compiled.guards),
             self.backend is not None, compiled.call, compiled.executable, compiled.outcome, compiled.structure, compiled.results,
         )  # fmt: skip
         made = entry_of(seen)
@@ -326,7 +344,7 @@ class JittedFunction(Dispatched):
         # What is registered, not when: under the same plugins the same code serves again.
         backend = self.backend or BACKEND.text()
         key = (structure, static.key, signature, None, backend, tables().identity)
-        found = self._compiled.get(key)
+        found = self._current(self._compiled, key)
         if found is None:
             # Plugins that the first use of all loads belong to the key.
             registry().load()
@@ -365,12 +383,12 @@ class JittedFunction(Dispatched):
         """What is compiled for a key; one thread makes it, under no lock: the function that is traced may do anything."""
         # Of a thread that finds names bound again meanwhile it is another one.
         table = self._compiled
-        while (found := table.get(key)) is None:
+        while (found := self._current(table, key)) is None:
             with _compilations.turn((self, key)) as role:
                 # Looked at again: it may have been made since, and a thread that was at it may have failed.
                 if role is not Role.AFTER and key not in table:
                     general = (*key[:2], tuple(map(without_layout, key[2])), *key[3:])
-                    made = table.get(general)
+                    made = self._current(table, general)
                     if made is None:
                         made, asked = self._made(key, dynamic, static, arrays)
                         self._forget(table, key)
@@ -382,6 +400,17 @@ class JittedFunction(Dispatched):
                     return found
         return found
 
+    def _current(self, table: dict[tuple[Any, ...], CompiledForm], key: tuple[Any, ...]) -> CompiledForm | None:
+        """What is compiled for a key, unless the static arguments hold something else now."""
+        found = table.get(key)
+        changed = found.guards.changed() if found is not None and found.guards is not None else None
+        if changed is None:
+            return found
+        table.pop(key, None)
+        self._renewals += 1
+        warn_of_renewals(self.function, self._name, self._renewals, changed)
+        return None
+
     def _made(
         self, key: tuple[Any, ...], dynamic: Any, static: StaticArguments, arrays: list[NDArray | Array]
     ) -> tuple[CompiledForm, frozenset[int]]:
@@ -389,13 +418,18 @@ class JittedFunction(Dispatched):
         with fork_gate.inside:
             from hlojit.compiler import compile as compile_module
 
+        of_static = Guards(self.function, static.values) if static.values else None
+        seen = [each for each in (self._guards, of_static) if each is not None and not each.is_empty]
         with registry().using(*self.plugins):
             scope = tables()
             traced = self._recorder.trace(dynamic, static, arrays, key[3])
+            for guards in seen:
+                guards.settle()
             # In the environment of the call, whatever has been registered since it began.
             with scope.activate():
                 executable = compile_module(traced.module, backend=key[-2], options=self.options)
-        return CompiledForm.of(executable, traced.structure, traced.outcome), traced.asked_layouts
+        kept = of_static if of_static in seen else None
+        return CompiledForm.of(executable, traced.structure, traced.outcome, kept), traced.asked_layouts
 
     def _forget(self, table: dict[tuple[Any, ...], CompiledForm], key: tuple[Any, ...]) -> None:
         """Make room for what is compiled under new plugins: what was compiled under earlier ones is kept for a few."""

@@ -24,7 +24,7 @@ from hlojit.tracing.calls.callables import name_of, place_of
 from hlojit.tracing.calls.containers import Contents, Structure, changed, contents, flatten, paths, unflatten
 from hlojit.tracing.calls.descriptions import ShapeDtypeStruct
 from hlojit.tracing.calls.donated import DonatedParameters
-from hlojit.tracing.calls.guards import Guards
+from hlojit.tracing.calls.guards import meanings
 from hlojit.tracing.calls.outcomes import Form, Outcome, Write, form_of
 from hlojit.tracing.calls.pytrees import ContainerError, advice, shortened
 from hlojit.tracing.calls.rounding_seed import SeedParameter
@@ -204,7 +204,7 @@ class Recorder:
 
     def _require_kept(self, operations: Operations) -> None:
         """Refuse a function that leaves traced values in variables and objects of outside: they mean nothing there."""
-        for name, value in Guards(self.function).values():
+        for name, value in meanings(self.function):
             if _holds(operations, value) or _holds(operations, _attributes(value)):
                 raise TracingError(
                     f"{self.name} leaves a traced value in {name!r}, which is there before and after the call; return the value, "

@@ -209,14 +209,6 @@ def test_results_of_every_kind() -> None:
     np.testing.assert_array_equal(constant()[0], 1)
 
 
-def test_a_constant_captured_is_the_constant_of_the_time_of_tracing() -> None:
-    captured = np.ones(3)
-    function = hlojit.jit(lambda x: x + captured)
-    function(np.zeros(3))
-    captured[:] = 7
-    np.testing.assert_array_equal(function(np.zeros(3)), 1)
-
-
 OBJECT = object()
 REFUSED = [
     (as_is(lambda x: 1 if x.sum() > 0 else 2), r"np\.where"),

@@ -129,7 +129,7 @@ REFUSED: list[tuple[Callable[..., Any], str]] = [
     (keeps_in_a_list, "leaves a traced value in 'kept'"),
     (keeps_in_an_object, "leaves a traced value in 'model'"),
     (keeps_in_a_closure(), "leaves a traced value in 'total'"),
-    (model.keeps, "leaves a traced value in 'last'"),
+    (model.keeps, "leaves a traced value in 'self.last'"),
 ]
 
 

@@ -13,7 +13,7 @@ import dataclasses
 import enum
 import inspect
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import BuiltinFunctionType, EllipsisType, FunctionType, GetSetDescriptorType, MappingProxyType
 from types import MemberDescriptorType as _Slot
@@ -25,6 +25,7 @@ from hlojit.ir.switches import BACKEND
 from hlojit.runtime.dispatcher import Entry, Words, entry
 from hlojit.runtime.layout import GIVE, MATCH
 from hlojit.tracing.calls.containers import LEAF, Structure, is_parted
+from hlojit.tracing.calls.contents import NOTHING, Content, Defaults, Elements, Items, Members, Numbers, Slot
 from hlojit.tracing.calls.guards import Guards
 from hlojit.tracing.calls.outcomes import PLAIN, Form, Outcome
 from hlojit.tracing.calls.static_arguments import has_state
@@ -58,7 +59,7 @@ class Seen:
     """Of (positional, named) traced arguments."""
     signature: inspect.Signature
     static: frozenset[str]
-    guards: Guards
+    guards: tuple[Guards | None, ...]
     is_backend_given: bool
     call: Callable[..., Any]
     executable: Any
@@ -310,10 +311,15 @@ class _Matching:
         self.words.add("context", self.words.object(variable), self.words.object(scope))
         if not self._seen.is_backend_given:
             self._backend()
-        for mapping, name, value in (*tables, *self._seen.guards.names):
+        for mapping, name, value in tables:
             self._name(mapping, name, value)
-        for cell, value in self._seen.guards.cells:
-            self.words.add("cell", self.words.object(cell), self._address(value))
+        for guards in filter(None, self._seen.guards):
+            for each in guards.names:
+                self._name(each.mapping, each.name, each.value)
+            for cell, value, _ in guards.cells:
+                self.words.add("cell", self.words.object(cell), self._address(value))
+            for content, _ in guards.held:
+                self._held(content)
 
     def _name(self, mapping: Any, name: Any, value: Any) -> None:
         kinds: dict[type, str] = {dict: "name", MappingProxyType: "member"}
@@ -322,8 +328,51 @@ class _Matching:
             raise _Unknown
         self.words.add(operation, self.words.object(mapping), self.words.object(name), self._address(value))
 
+    def _held(self, content: Content) -> None:
+        """That a thing outside of the function holds what it did."""
+        thing = content.of
+        if isinstance(content, Numbers):
+            if not thing.flags.forc:
+                raise _Unknown
+            order = 1 if thing.flags.c_contiguous else 2
+            array, dtype, data = map(self.words.object, (thing, thing.dtype, content.data))
+            self.words.add("numbers", array, dtype, data, len(content.data), order, thing.ndim, *thing.shape)
+            return
+        self.words.add("constant", self.words.object(thing))
+        source = self._own()
+        if isinstance(content, Elements) and type(thing) is list:
+            self.words.add("list", source, len(content.seen))
+            self._each(content.seen)
+        elif isinstance(content, Items):
+            if not all(type(key) in _EQUAL for key in content.keys):
+                raise _Unknown
+            self.words.add("dict", source, len(content.keys), *map(self.words.object, content.keys))
+            self._each(content.values)
+        elif isinstance(content, Members):
+            self.words.add("equal", source, self.words.object(type(thing)), self.words.object(content.seen))
+        elif isinstance(content, Slot) and content.seen is not NOTHING:
+            self.words.add("attribute", source, self.words.object(content.name))
+            self._each((content.seen,))
+        elif isinstance(content, Defaults):
+            self.words.add("attribute", source, self.words.object("__defaults__"))
+            self.words.add("attribute", source, self.words.object("__kwdefaults__"))
+            self._each((content.positional, content.named))
+        else:
+            raise _Unknown
+
+    def _each(self, values: Sequence[Any]) -> None:
+        """That the values that the last operations took are these, as ``contents.is_same`` tells them apart, or more strictly."""
+        for value, source in zip(values, [self._own() for _ in values]):
+            kind = type(value)
+            if kind is float:
+                self.words.add("float", source, *struct.unpack("=q", struct.pack("=d", value)))
+            elif kind in _EQUAL:
+                self.words.add("equal", source, self.words.object(kind), self.words.object(value))
+            else:
+                self._same(source, value)
+
     def _address(self, value: Any) -> int:
-        return 0 if Guards.is_nothing(value) else self.words.object(value)
+        return 0 if value is NOTHING else self.words.object(value)
 
     def _backend(self) -> None:
         """The variable that names the back end."""

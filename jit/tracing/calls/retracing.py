@@ -31,6 +31,17 @@ def warn_of_changes(function: Callable[..., Any], name: str, keys: Iterable[Key]
         )
 
 
+def warn_of_renewals(function: Callable[..., Any], name: str, count: int, changed: str) -> None:
+    """Look at how often what a function reads of outside of itself was another one than before."""
+    if count in _SAID_AT:
+        warn_about(
+            function,
+            f"{name} has been traced again {count} times, since what it reads of outside of itself changed between calls, "
+            f"as {changed} did now. Each compilation takes time and memory: pass what changes as an argument",
+            RetracingWarning,
+        )
+
+
 def _plain(key: Key) -> Key:
     """Without layouts and plugins."""
     structure, static, signature = key[:3]
