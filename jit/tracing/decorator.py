@@ -214,7 +214,7 @@ class JittedFunction(Dispatched):
     def clear_cache(self) -> None:
         """Forget what is compiled; calls that other threads are making end as they would."""
         self._guards = None
-        self._compiled, self._by_types, self._entries = {}, {}, ()
+        self._compiled, self._by_types, self._entries, self._earlier = {}, {}, (), ()
 
     @staticmethod
     def all() -> list[JittedFunction]:
