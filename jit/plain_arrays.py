@@ -57,6 +57,7 @@ def as_ndarray(value: object, type_: TensorType | str, where: str) -> NDArray:
             f"{where}: expected {type_}, got a Python {type(value).__name__}; pass an array "
             "(numpy.asarray(...) makes one)"
         )
+    require_complete(value, where)
     if hasattr(value, "__dlpack__"):
         with fork_gate.inside:
             from hlojit.runtime.dlpack import from_dlpack
@@ -75,6 +76,7 @@ def as_ndarray(value: object, type_: TensorType | str, where: str) -> NDArray:
 
 def on_the_host(value: object, where: str) -> NDArray:
     """A foreign array, number or sequence as NumPy takes it, through DLPack where that does; what is on a device is copied."""
+    require_complete(value, where)
     if not hasattr(value, "__dlpack__"):
         return np.asarray(value)
     try:
@@ -83,3 +85,27 @@ def on_the_host(value: object, where: str) -> NDArray:
         if not hasattr(value, "__array__"):
             raise
         return np.asarray(value)
+
+
+def require_complete(value: object, where: str) -> None:
+    """Raise ``ArgumentError`` for columns with missing values: NumPy's protocol makes NaN of them, and floats of integers."""
+    if isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)) or not hasattr(value, "__array__"):
+        return
+    missing = _missing(value)
+    if missing:
+        raise ArgumentError(
+            f"{where}: {missing} of its values are missing (null, NA), and would become NaN; fill them (.fill_null(0), "
+            ".fillna(0)) or leave them out (.drop_null(), .dropna())"
+        )
+
+
+def _missing(value: Any) -> int:
+    """How many values are missing: Arrow's nulls (PyArrow, Polars), NA of pandas' own types; NaN is a number."""
+    if hasattr(value, "null_count"):
+        count = value.null_count() if callable(value.null_count) else value.null_count
+        return int(np.sum(np.asarray(count)))
+    if hasattr(value, "isna"):
+        dtypes = getattr(value, "dtypes", None)
+        kinds = list(dtypes) if hasattr(dtypes, "__iter__") else [dtypes]
+        return 0 if all(isinstance(kind, np.dtype) for kind in kinds) else int(np.sum(np.asarray(value.isna())))
+    return sum(map(_missing, value.columns)) if hasattr(value, "__arrow_c_stream__") else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+from hlojit.ir.errors import ArgumentError
 from hlojit.plain_arrays import on_the_host
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.places import frames_from, is_own, user_frame
@@ -34,10 +35,18 @@ def elements(operand: Any, kind: Any = None) -> NDArray:
             )
         _require_numbers(operand, operand.dtype)
         return np.asarray(operand, kind)
-    source = on_the_host(operand, named(operand)) if hasattr(operand, "__dlpack__") else operand
-    array = np.asarray(source, kind)
+    array = np.asarray(
+        _viewed(operand) if hasattr(operand, "__dlpack__") or hasattr(operand, "__array__") else operand, kind
+    )
     _require_numbers(operand, array.dtype)
     return array
+
+
+def _viewed(operand: Any) -> NDArray:
+    try:
+        return on_the_host(operand, named(operand))
+    except ArgumentError as error:
+        raise TracingError(str(error)) from None
 
 
 def dtype_of(operand: Any) -> np.dtype[Any]:

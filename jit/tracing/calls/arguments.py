@@ -70,7 +70,7 @@ def as_array(leaf: Any, name: str) -> NDArray | Array:
         )
     if not is_array_like(leaf):
         raise ArgumentError(f"{shortened(leaf)} of type {kind.__name__} is {advice(leaf, name)}")
-    array = on_the_host(leaf, "it")
+    array = on_the_host(leaf, f"the {kind.__name__}")
     if type(array) is not np.ndarray:
         return _of_no_subclass(array, name)
     if array.dtype == object:
