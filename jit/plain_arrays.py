@@ -105,7 +105,7 @@ def _missing(value: Any) -> int:
         count = value.null_count() if callable(value.null_count) else value.null_count
         return int(np.sum(np.asarray(count)))
     if hasattr(value, "isna"):
-        dtypes = getattr(value, "dtypes", None)
+        dtypes: Any = getattr(value, "dtypes", None)
         kinds = list(dtypes) if hasattr(dtypes, "__iter__") else [dtypes]
         return 0 if all(isinstance(kind, np.dtype) for kind in kinds) else int(np.sum(np.asarray(value.isna())))
     return sum(map(_missing, value.columns)) if hasattr(value, "__arrow_c_stream__") else 0
