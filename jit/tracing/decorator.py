@@ -31,7 +31,7 @@ from hlojit.ir.switches import BACKEND, DISPATCH
 from hlojit.runtime.dispatcher import Dispatched, install, is_possible
 from hlojit.tracing.calls.arguments import as_arrays, signature_of_array, without_layout
 from hlojit.tracing.calls.callables import name_of, signature_of
-from hlojit.tracing.calls.containers import Structure, unflatten
+from hlojit.tracing.calls.containers import Structure, static_values, unflatten
 from hlojit.tracing.calls.descriptions import ShapeDtypeStruct, described
 from hlojit.tracing.calls.donated import DonatedParameters, argument_names, argument_numbers
 from hlojit.tracing.calls.entries import Seen, entry_of
@@ -202,7 +202,7 @@ class JittedFunction(Dispatched):
             arrays = as_arrays(leaves, lambda: names, (ShapeDtypeStruct,))
             with registry().load().using(*self.plugins):
                 traced = self._recorder.trace(dynamic, call.static, arrays)
-            signature = Signature.of(self._name, self.signature, call.structure, leaves, names, call.static)
+            signature = Signature.of(self._name, self.signature, call.structure, leaves, names, call.static, self._seed)
             return Lowered.of(traced, signature, self.backend, self.options)
 
         return self._specialized(self._call_of(arguments, named), trace)
@@ -418,7 +418,8 @@ class JittedFunction(Dispatched):
         with fork_gate.inside:
             from hlojit.compiler import compile as compile_module
 
-        of_static = Guards(self.function, static.values) if static.values else None
+        held = {**static_values(key[0]), **static.values}
+        of_static = Guards(self.function, held) if held else None
         seen = [each for each in (self._guards, of_static) if each is not None and not each.is_empty]
         with registry().using(*self.plugins):
             scope = tables()

@@ -29,6 +29,7 @@ from hlojit.tracing.calls.containers import Structure, flatten, is_parted, unfla
 from hlojit.tracing.calls.descriptions import ShapeDtypeStruct
 from hlojit.tracing.calls.forms import CompiledForm
 from hlojit.tracing.calls.outcomes import Form, Outcome, aliases
+from hlojit.tracing.calls.rounding_seed import SeedParameter
 from hlojit.tracing.calls.static_arguments import StaticArguments, keyed
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.recorder import Traced
@@ -53,6 +54,7 @@ class Signature:
     """How arrays lay that do not lie by rows; None of others."""
     names: tuple[str, ...]
     static: StaticArguments
+    seed: SeedParameter | None
 
     @classmethod
     def of(
@@ -63,16 +65,19 @@ class Signature:
         leaves: Sequence[Any],
         names: tuple[str, ...],
         static: StaticArguments,
+        seed: SeedParameter | None,
     ) -> Signature:
         """Without the arrays themselves."""
         kept = tuple(
             leaf if type(leaf) in _NUMBERS or isinstance(leaf, np.generic) else _without_elements(leaf)
             for leaf in leaves
         )
-        return cls(name, parameters, structure, kept, tuple(map(layout_of, leaves)), names, static)
+        return cls(name, parameters, structure, kept, tuple(map(layout_of, leaves)), names, static, seed)
 
     def checked(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         """The leaves of a call; raises ``ArgumentError`` that names what differs."""
+        if self.seed is not None:
+            named = self.seed.given(arguments, named)
         leaves, structure = flatten(self._traced(arguments, named))
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             raise TracingError(

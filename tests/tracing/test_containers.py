@@ -201,6 +201,49 @@ def test_plain_classes_name_self_and_what_to_write() -> None:
         model.go(X)
 
 
+def test_static_attributes_are_looked_at_in_every_call() -> None:
+    class Options:
+        def __init__(self) -> None:
+            self.scale = 2.0
+            self.table = [1.0]
+
+    @hlojit.register_dataclass(data_fields=("x",))
+    class Scaled:
+        def __init__(self, x: Any, options: Any):
+            self.options, self.x = options, x
+
+        @hlojit.jit
+        def total(self) -> Any:
+            return (self.x * self.options.scale).sum() + self.options.table[0]
+
+    options = Options()
+    scaled = Scaled(X, options)
+    for _ in range(3):
+        assert scaled.total() == 13
+    for scale, term in ((3.0, 1.0), (3.0, 5.0), (2.0, 1.0)):
+        options.scale, options.table[0] = scale, term
+        for _ in range(3):
+            assert scaled.total() == 6 * scale + term
+    for x, expected in ((X + 1, 21), (X[:2], 3)):
+        scaled.x = x
+        for _ in range(3):
+            assert scaled.total() == expected
+
+
+def test_slots_that_are_not_set() -> None:
+    @dataclasses.dataclass(slots=True)
+    class Sparse:
+        a: Any
+        b: Any = dataclasses.field(init=False)
+
+    f = hlojit.jit(lambda s: s.a + (s.b if hasattr(s, "b") else 0.0))
+    less, more = Sparse(X), Sparse(X)
+    more.b = 2.0
+    for _ in range(3):
+        np.testing.assert_array_equal(f(less), X)
+        np.testing.assert_array_equal(f(more), X + 2)
+
+
 def test_attributes_of_a_static_object_that_can_be_called() -> None:
     class Scale:
         def __init__(self, factor: float):

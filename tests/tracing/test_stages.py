@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -81,6 +82,9 @@ def test_descriptions_are_plain_values() -> None:
     assert a == ShapeDtypeStruct((2, 3), np.float32) and hash(a) == hash(ShapeDtypeStruct((2, 3), np.float32))
     assert (a.ndim, a.size, repr(a)) == (2, 6, "ShapeDtypeStruct(shape=(2, 3), dtype=float32)")
     assert a != ShapeDtypeStruct((2, 3), "f8")
+    assert pickle.loads(pickle.dumps(a)) == a
+    with pytest.raises(AttributeError, match="make another one instead of setting shape"):
+        a.shape = (3,)
 
 
 MODEL = Model(np.ones((4, 2)), np.zeros(2))
@@ -120,6 +124,14 @@ def test_static_arguments_stay_out_or_are_the_same() -> None:
     np.testing.assert_array_equal(compiled(X, 2, 4.0), X**2 + 4)
     with pytest.raises(hlojit.ArgumentError, match="compiled for the static argument n=2, and got 3"):
         compiled(X, 3, 4.0)
+
+
+def test_the_seed_of_roundings_may_be_left_to_its_default() -> None:
+    @hlojit.jit(rounding_seed="seed")
+    def f(x: Any, seed: int = 3) -> Any:
+        return x * 2
+
+    np.testing.assert_array_equal(f.lower(X).compile()(X), X * 2)
 
 
 def test_written_arguments_and_layouts() -> None:

@@ -81,6 +81,20 @@ def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
     return _unflatten(structure, iter(leaves))
 
 
+def static_values(structure: Structure) -> dict[str, Any]:
+    """What of objects in containers is static: by the name of class and attribute."""
+    if isinstance(structure, str):
+        return {}
+    found: dict[str, Any] = {}
+    for child in structure[2]:
+        found |= static_values(child)
+    rest = structure[3] if len(structure) > 3 else ()
+    for each in rest[1:] if rest and isinstance(rest[0], (Fields, Registration)) else ():
+        named = each if isinstance(each, tuple) else (("static", each),)
+        found |= {f"{structure[0].__name__}.{name}": static.value for name, static in named}
+    return found
+
+
 def described(structure: Structure) -> str:
     """A structure in the words of a message."""
     if structure == LEAF:

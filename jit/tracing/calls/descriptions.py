@@ -22,16 +22,25 @@ class ShapeDtypeStruct:
 
     __slots__ = ("dtype", "shape")
 
+    shape: tuple[int, ...]
+    dtype: Any
+
     def __init__(self, shape: Sequence[int], dtype: Any):
         try:
-            self.shape = tuple(map(operator.index, shape))
-            self.dtype = dtype if isinstance(dtype, ElementType) else np.dtype(dtype)
+            object.__setattr__(self, "shape", tuple(map(operator.index, shape)))
+            object.__setattr__(self, "dtype", dtype if isinstance(dtype, ElementType) else np.dtype(dtype))
         except TypeError as error:
             raise ArgumentError(
                 f"ShapeDtypeStruct({shape!r}, {dtype!r}): {error}; for example ShapeDtypeStruct((4, 3), 'f8')"
             ) from None
         if any(size < 0 for size in self.shape):
             raise ArgumentError(f"ShapeDtypeStruct({shape!r}, {dtype!r}): sizes are not negative")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a ShapeDtypeStruct does not change; make another one instead of setting {name}")
+
+    def __reduce__(self) -> Any:
+        return ShapeDtypeStruct, (self.shape, self.dtype)
 
     @property
     def ndim(self) -> int:

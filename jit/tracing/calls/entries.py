@@ -9,7 +9,6 @@ to Python, where a call's meaning is defined (``hlojit.tracing.decorator``).
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import inspect
 import struct
@@ -28,6 +27,7 @@ from hlojit.tracing.calls.containers import LEAF, Structure, is_parted
 from hlojit.tracing.calls.contents import NOTHING, Content, Defaults, Elements, Items, Members, Numbers, Slot
 from hlojit.tracing.calls.guards import Guards
 from hlojit.tracing.calls.outcomes import PLAIN, Form, Outcome
+from hlojit.tracing.calls.pytrees import Fields, registered
 from hlojit.tracing.calls.static_arguments import has_state
 
 _NUMBERS: Final = (bool, int, float, complex)
@@ -173,57 +173,67 @@ class _Matching:
         if isinstance(structure, str):
             self._leaf(value, source)
             return
-        if len(structure) != 3:
-            raise _Unknown
-        kind, keys, children = structure
+        kind, keys, children = structure[:3]
         if kind is type(None):
             self._same(source, None)
             return
         if type(value) is not kind or is_parted(structure):
             raise _Unknown
         self.words.add("type", source, self.words.object(kind))
-        inner = self._taken(value, kind, keys, source)
+        fields = registered(kind)
+        if isinstance(fields, Fields):
+            inner = self._attributes(value, fields, keys, source)
+        elif len(structure) == 3:
+            inner = self._taken(value, kind, keys, source)
+        else:
+            raise _Unknown
         if len(inner) != len(children):
             raise _Unknown
-        sources = [self._own() for _ in inner]
-        for each, child, number in zip(inner, children, sources):
+        for (each, number), child in zip(inner, children):
             self._argument(each, child, number)
 
-    def _taken(self, value: Any, kind: type, keys: Any, source: int) -> list[Any]:
-        """The elements of a container, which an operation takes out of it."""
+    def _taken(self, value: Any, kind: type, keys: Any, source: int) -> list[tuple[Any, int]]:
+        """The elements of a container, which an operation takes out of it, and their numbers."""
         if kind is dict:
             if list(value) != list(keys) or any(type(key) is not str for key in keys):
                 raise _Unknown
             self.words.add("dict", source, len(keys), *map(self.words.object, value))
-            return list(value.values())
-        if kind is list:
+            elements = list(value.values())
+        elif kind is list:
             self.words.add("list", source, len(value))
-            return list(value)
-        if kind is tuple or (issubclass(kind, tuple) and keys == getattr(kind, "_fields", None)):
+            elements = list(value)
+        elif kind is tuple or (issubclass(kind, tuple) and keys == getattr(kind, "_fields", None)):
             if kind.__iter__ is not tuple.__iter__:
                 raise _Unknown
             self.words.add("tuple", source, len(value))
-            return list(tuple.__iter__(value))
-        return self._fields(value, kind, keys, source)
-
-    def _fields(self, value: Any, kind: type, keys: Any, source: int) -> list[Any]:
-        """The fields of a dataclass, and that it has no other attributes."""
-        if not dataclasses.is_dataclass(kind) or keys != tuple(each.name for each in dataclasses.fields(kind)):
+            elements = list(tuple.__iter__(value))
+        else:
             raise _Unknown
+        return [(each, self._own()) for each in elements]
+
+    def _attributes(self, value: Any, fields: Fields, keys: Sequence[str], source: int) -> list[tuple[Any, int]]:
+        """The attributes of an object that are traced; that static ones are what they were, and that there are no others."""
+        kind: Any = fields.kind
         if kind.__getattribute__ is not object.__getattribute__ or hasattr(kind, "__getattr__"):
             raise _Unknown
+        found: dict[str, tuple[Any, int]] = {}
         if hasattr(value, "__dict__"):
-            own = self._own()
             self.words.add("attribute", source, self.words.object("__dict__"))
-            return self._taken(vars(value), dict, keys, own)
-        found = []
-        for name in keys:
-            member = inspect.getattr_static(kind, name, None)
-            if not isinstance(member, _Slot) and hasattr(type(member), "__get__"):
+            held = vars(value)
+            found = dict(zip(held, self._taken(held, dict, tuple(held), self._own())))
+        for name in (*fields.data, *fields.static):
+            is_slot = isinstance(inspect.getattr_static(kind, name, None), _Slot)
+            if name not in found and is_slot == hasattr(value, name):
+                if not is_slot:
+                    continue
+                self.words.add("attribute", source, self.words.object(name))
+                found[name] = getattr(value, name), self._own()
+            elif name not in found:
                 raise _Unknown
-            self.words.add("attribute", source, self.words.object(name))
-            found.append(getattr(value, name))
-        return found
+        for name in found:
+            if name not in keys and name not in fields.dropped:
+                self._static(*found[name])
+        return [found[name] for name in keys]
 
     def _leaf(self, value: Any, source: int) -> None:
         kind = type(value)
