@@ -16,11 +16,12 @@ from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.arrays.storage import Storage
-from hlojit.tracing.calls.containers import flatten, unflatten
+from hlojit.tracing.calls.containers import flatten, paths, unflatten
+from hlojit.tracing.calls.pytrees import object_advice, shortened
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.frames import Frame, recording
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.state import Form, Leaves, form_of, joined, require_alike, value_in
+from hlojit.tracing.state import Form, Leaves, form_of, is_number_or_array, joined, require_alike, value_in
 from hlojit.tracing.tracer import Tracer
 
 _SHARED: Final = (
@@ -127,6 +128,11 @@ def scan(
     ``xs`` is a container of arrays of one length, or None with ``length``; with ``reverse`` it is walked from its end.
     """
     leaves, structure = flatten(xs)
+    for path, leaf in paths(xs):
+        if not is_number_or_array(leaf) and not np.ndim(leaf):
+            raise TracingError(
+                f"scan: xs{path} is {shortened(leaf)} of type {type(leaf).__name__}, no array{object_advice(leaf)}"
+            )
     lengths = {np.shape(leaf)[0] if np.shape(leaf) else None for leaf in leaves} | (
         {length} if length is not None else set()
     )

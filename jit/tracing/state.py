@@ -16,6 +16,7 @@ from hlojit.ir.types import TensorType, tensor
 from hlojit.tracing.arrays.kinds import common_kind, element_of, kind_of
 from hlojit.tracing.arrays.layouts import Strides, compact
 from hlojit.tracing.calls.containers import Structure, flatten, paths
+from hlojit.tracing.calls.pytrees import object_advice
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.python_numbers import python_kind
@@ -135,7 +136,9 @@ def require_alike(several: Sequence[Leaves], what: str) -> None:
             raise TracingError(f"{what} give other containers: {_shown(first.structure)} and {_shown(other.structure)}")
         for place, (one, two) in enumerate(zip(first.all, other.all)):
             if place not in first.places and one is not two and one != two:
-                raise TracingError(f"{what} give {one!r} and {two!r}; only numbers and arrays can differ")
+                raise TracingError(
+                    f"{what} give {one!r} and {two!r}; only numbers and arrays can differ{object_advice(one)}"
+                )
 
 
 def _shown(structure: Structure) -> str:

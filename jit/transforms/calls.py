@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, final
 
@@ -70,6 +71,10 @@ def _kept(body: Body, function: Callable[..., Any], options: tuple[Any, ...]) ->
         return body(operations, function, options, *arguments)
 
     call.__name__ = name_of(function)
+    # Messages call the arguments as those who wrote the call do: primals, tangents.
+    names = list(inspect.signature(body).parameters)[3:]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    call.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
     return jit(call)
 
 

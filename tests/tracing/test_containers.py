@@ -381,6 +381,60 @@ def test_results_keep_their_type_or_are_refused() -> None:
 # ------------------------------------------------------------------------------------------------------------------ refusals
 
 
+class Unknown:
+    def __init__(self, a: Any):
+        self.a = a
+
+
+@dataclasses.dataclass
+class Named:
+    a: Any
+    name: str = "n"
+
+
+AS_CONTAINER = r"make Unknown a dataclass, or register it: hlojit\.register_dataclass\(Unknown, data_fields=\('a',\)\)"
+
+
+def in_a_branch(x: Any, n: int) -> Any:
+    u = Unknown(x)
+    if n > 3:
+        u = Unknown(x + 1)
+    return u.a
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: hlojit.jit(in_a_branch)(X, 5), rf"the variable 'u' is .*{AS_CONTAINER}"),
+        (
+            lambda: hlojit.jit(lambda x: hlojit.fori_loop(0, 3, lambda i, u: Unknown(u.a), Unknown(x)).a)(X),
+            AS_CONTAINER,
+        ),
+        (
+            lambda: hlojit.jit(lambda x: hlojit.scan(lambda c, u: (c, c), x, [Unknown(x)]))(X),
+            rf"xs\[0\] is .*{AS_CONTAINER}",
+        ),
+        (lambda: hlojit.jit(Unknown)(X), rf"result is .*{AS_CONTAINER}"),
+        (lambda: hlojit.grad(lambda u: u.a.sum())(Unknown(X)), rf"argument u: .*{AS_CONTAINER}"),
+        (lambda: hlojit.vmap(lambda u: u.a.sum())(Unknown(X)), rf"argument u: .*{AS_CONTAINER}"),
+        (lambda: hlojit.jvp(lambda u: u.a, (Unknown(X),), (1.0,)), rf"argument primals\[0\]: .*{AS_CONTAINER}"),
+        (lambda: hlojit.jit(lambda *rest, **more: 1.0)(q=Unknown(X)), rf"argument q: .*{AS_CONTAINER}"),
+        (
+            lambda: hlojit.jit(lambda n: n.a)(Named(X)),
+            r"argument n\.name: 'n' of type str .*say that the field is static, name: \.\.\.",
+        ),
+        (
+            lambda: hlojit.jit(lambda n: n[0])((X, "a")),
+            r"argument n\[1\]: 'a' .*give it as an argument of its own.*beside n",
+        ),
+        (lambda: hlojit.jit(lambda n: n["a"])({"a": X, "k": np.sin}), r"argument n\['k'\]: <ufunc 'sin'>.*beside n"),
+    ],
+)
+def test_objects_in_the_way_are_named_with_what_to_write(call: Any, says: str) -> None:
+    with pytest.raises(hlojit.HlojitError, match=says):
+        call()
+
+
 def test_a_class_is_registered_once() -> None:
     with pytest.raises(hlojit.ArgumentError, match="class Point is registered already"):
         hlojit.register_pytree(Point, lambda p: ((), None), lambda _, c: None)

@@ -13,7 +13,7 @@ from hlojit.ir.types import TensorType, tensor
 from hlojit.plain_arrays import on_the_host
 from hlojit.tracing.arrays.layouts import strides_of
 from hlojit.tracing.arrays.outside import ADVICE
-from hlojit.tracing.calls.pytrees import advice, shortened
+from hlojit.tracing.calls.pytrees import advice, instead_of_static, shortened
 
 _NUMBERS: Final = (bool, int, float, complex, np.generic)
 _PROTOCOLS: Final = ("__dlpack__", "__array__", "__array_interface__", "__array_struct__")
@@ -61,9 +61,7 @@ def as_array(leaf: Any, name: str) -> NDArray | Array:
         return leaf
     kind = type(leaf)
     if isinstance(leaf, (str, bytes)) or callable(leaf):
-        raise ArgumentError(
-            f"{shortened(leaf)} of type {kind.__name__} is not an array; name the argument in static_argnames"
-        )
+        raise ArgumentError(f"{shortened(leaf)} of type {kind.__name__} is not an array; {instead_of_static(name)}")
     if not is_array_like(leaf) and hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
         raise ArgumentError(
             f"{shortened(leaf)} describes an array and is none: f.lower and f.eval_shape take it, a call takes an array"

@@ -312,19 +312,42 @@ def advice(value: Any, name: str, *, is_result: bool = False) -> str:
         instead = f"return a {plain.__name__}" if is_result else f"pass {plain.__name__}({name})"
         return f"a subclass of {plain.__name__}, which would be lost: {instead}, or register the class by hlojit.register_pytree"
     ways = []
-    if hasattr(value, "__dict__"):
-        arrays = [each for each, held in vars(value).items() if hasattr(held, "shape") and hasattr(held, "dtype")]
-        fields = ", ".join(map(repr, arrays or ["weights"])) + ("," if len(arrays) < 2 else "")
-        ways.append(
-            f"for its arrays to be {'results' if is_result else 'arguments'}, make {kind.__name__} a dataclass, or register it: "
-            f"hlojit.register_dataclass({kind.__name__}, data_fields=({fields}))"
-        )
+    if hasattr(value, "__dict__") and not callable(value):
+        ways.append(f"for its arrays to be {'results' if is_result else 'arguments'}, {as_container(value)}")
     if not is_result:
         own = re.split(r"[.\[]", name)[0]
         ways.append(f"for what it holds to be constants, say static_argnames={own!r}")
     return "no array and no container" + (
         f": {'; '.join(ways)}" if ways else "; return arrays, numbers, and containers of them"
     )
+
+
+def as_container(value: Any) -> str:
+    """What to write for objects of a class to be containers."""
+    kind = type(value).__name__
+    arrays = [each for each, held in vars(value).items() if hasattr(held, "shape") and hasattr(held, "dtype")]
+    fields = ", ".join(map(repr, arrays or ["weights"])) + ("," if len(arrays) < 2 else "")
+    return f"make {kind} a dataclass, or register it: hlojit.register_dataclass({kind}, data_fields=({fields}))"
+
+
+def instead_of_static(name: str) -> str:
+    """What to write for an argument that cannot be an array, by how the function calls it."""
+    own, *parts = re.split(r"(?=[.\[])", name)
+    if not parts:
+        return "name the argument in static_argnames"
+    if parts[-1].startswith("."):
+        field = parts[-1].removeprefix(".")
+        return (
+            f"say that the field is static, {field}: ... = dataclasses.field(metadata={{'static': True}}), or name it in "
+            "meta_fields of hlojit.register_dataclass"
+        )
+    return f"give it as an argument of its own, which is static, beside {own}"
+
+
+def object_advice(value: Any) -> str:
+    """What to add where an object of the user's stands in the way; nothing for other values."""
+    is_users = hasattr(value, "__dict__") and not callable(value)
+    return f" (for a {type(value).__name__} to be a container of arrays, {as_container(value)})" if is_users else ""
 
 
 def shortened(value: Any) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from hlojit.ir.graph import Value
 from hlojit.tracing.arrays.storage import Storage, View
 from hlojit.tracing.calls.containers import is_parted, unflatten
+from hlojit.tracing.calls.pytrees import object_advice
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow.regions import Region
 from hlojit.tracing.frames import Frame
@@ -78,6 +79,7 @@ class Carried:
                     raise TracingError(
                         f"{label} is {_shown(one)} on one path and {_shown(two)} on another; a value known at run time chooses "
                         "among numbers and arrays only: give a number, and look up what it stands for outside"
+                        f"{object_advice(one)}"
                     )
         self.first = first
         self.forms = [
