@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import hlojit
+import ml_dtypes
 import numpy as np
 import pytest
 from hlojit import ShapeDtypeStruct
@@ -82,6 +83,7 @@ def test_descriptions_are_plain_values() -> None:
     assert a == ShapeDtypeStruct((2, 3), np.float32) and hash(a) == hash(ShapeDtypeStruct((2, 3), np.float32))
     assert (a.ndim, a.size, repr(a)) == (2, 6, "ShapeDtypeStruct(shape=(2, 3), dtype=float32)")
     assert a != ShapeDtypeStruct((2, 3), "f8")
+    assert ShapeDtypeStruct((2,), "bf16") == ShapeDtypeStruct((2,), ml_dtypes.bfloat16) != ShapeDtypeStruct((2,), "f2")
     assert pickle.loads(pickle.dumps(a)) == a
     with pytest.raises(AttributeError, match="make another one instead of setting shape"):
         a.shape = (3,)

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 from hlojit.ir.errors import ArgumentError
-from hlojit.ir.formats import ElementType
+from hlojit.tracing.arrays.kinds import as_kind
 from hlojit.tracing.calls.arguments import is_array_like
 from hlojit.tracing.tracer import Tracer
 
@@ -17,7 +17,7 @@ from hlojit.tracing.tracer import Tracer
 class ShapeDtypeStruct:
     """What an array is, without its elements: ``ShapeDtypeStruct((128, 64), np.float32)``.
 
-    ``dtype`` is whatever NumPy takes for one; of elements that have none (a plugin's format), the element type.
+    ``dtype`` is what ``astype`` takes: whatever NumPy takes for one, an element type, or the name of one ("bf16").
     """
 
     __slots__ = ("dtype", "shape")
@@ -28,7 +28,7 @@ class ShapeDtypeStruct:
     def __init__(self, shape: Sequence[int], dtype: Any):
         try:
             object.__setattr__(self, "shape", tuple(map(operator.index, shape)))
-            object.__setattr__(self, "dtype", dtype if isinstance(dtype, ElementType) else np.dtype(dtype))
+            object.__setattr__(self, "dtype", as_kind(dtype))
         except TypeError as error:
             raise ArgumentError(
                 f"ShapeDtypeStruct({shape!r}, {dtype!r}): {error}; for example ShapeDtypeStruct((4, 3), 'f8')"
