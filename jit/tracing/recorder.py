@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -109,12 +109,12 @@ class Recorder:
         same: tuple[int, ...] | None = None,
     ) -> Traced:
         """``same`` as ``aliases`` gives it.  Raises ``NeedsValues`` where parameters must be static."""
-        unrolled: frozenset[Site] = frozenset()
+        unrolled: dict[Site, BaseException | None] = {}
         while True:
             try:
                 return self._trace(dynamic, static, arrays, same, unrolled)
             except Unroll as loop:
-                unrolled |= {loop.site}
+                unrolled[loop.site] = loop.__cause__
 
     def _trace(
         self,
@@ -122,7 +122,7 @@ class Recorder:
         static: StaticArguments,
         arrays: Sequence[NDArray | Array],
         same: tuple[int, ...] | None,
-        unrolled: frozenset[Site],
+        unrolled: Mapping[Site, BaseException | None],
     ) -> Traced:
         leaves, structure = self.flat(dynamic)
         names = [name for name, _ in self.named_leaves(dynamic)]
@@ -172,7 +172,9 @@ class Recorder:
         outcome = Outcome(forms, writes, tuple(operations.checks.made))
         return Traced(module, result_structure, outcome, frozenset(operations.asked_layouts))
 
-    def _run(self, operations: Operations, given: Any, static: StaticArguments, unrolled: frozenset[Site]) -> Any:
+    def _run(
+        self, operations: Operations, given: Any, static: StaticArguments, unrolled: Mapping[Site, BaseException | None]
+    ) -> Any:
         """Call the function, rewritten, with what is traced."""
         require_silent(np.geterr(), "np.seterr")
         outer = Operations.in_work.set(operations)

@@ -8,6 +8,8 @@ from typing import Any
 import hlojit
 import numpy as np
 import pytest
+from hlojit.tracing.errors import TracingError
+from hlojit.tracing.flow import runtime
 
 ROUNDS = 200
 
@@ -100,3 +102,30 @@ def test_as_numpy(function: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("function", LOOPS, ids=lambda each: each.__name__)
 def test_is_a_loop(function: Callable[..., Any]) -> None:
     assert "stablehlo.while" in str(hlojit.jit(function).lower(np.arange(4.0)))
+
+
+def exchanged_in_small_loops(x: Any) -> Any:
+    """The variables of the outer loop exchange arrays that inner loops of few rounds write: not a loop of the program."""
+    old, new, places = np.empty(12), np.empty(12), np.zeros((500, 12), np.int64)
+    for j in range(12):
+        old[j] = x[j]
+    for t in range(1, 500):
+        for j in range(12):
+            best, place = old[0] + t, 0
+            for i in range(1, 12):
+                if old[i] * j > best:
+                    best, place = old[i] * j, i
+            new[j] = best
+            places[t, j] = place
+        old, new = new, old
+    return places
+
+
+def test_a_loop_that_would_be_unrolled_to_no_end_says_why_it_is_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "MOST_UNROLLED", 2_000)
+    with pytest.raises(TracingError) as raised:
+        hlojit.jit(exchanged_in_small_loops)(np.arange(12.0))
+    message = str(raised.value)
+    assert "rounds one by one are more than 2,000 instructions" in message
+    assert message.count("one by one") == 1
+    assert "'new' is on one path an array that was there before" in message

@@ -9,6 +9,7 @@ import numpy as np
 from hlojit.ir.blocks import Block
 from hlojit.ir.graph import Value
 from hlojit.tracing.calls.specializing import NeedsValues
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow.branches import join
 from hlojit.tracing.flow.joining import Ending, Shelf
 from hlojit.tracing.flow.loops import Loop, Steps, Unsettled
@@ -28,6 +29,10 @@ LARGE: Final = 400
 """Instructions of all rounds together from which on a body is compiled as a loop."""
 _PEELED: Final = 3
 """Rounds in front of a loop, in which variables may still change their types."""
+
+
+class TooLong(TracingError):
+    """What loops are together, whose rounds are traced one by one since they cannot be compiled as loops."""
 
 
 def while_loop(runtime: TracedRuntime, site: Site, condition: Any, state: State) -> Generator[Any, Any, State]:
@@ -54,6 +59,8 @@ def for_loop(runtime: TracedRuntime, site: Site, iterable: Any, state: State) ->
         return (yield from _traced(runtime, site, walk, walk.count, handed.pop()))
     try:
         return (yield from _known(runtime, site, walk, handed.pop()))
+    except TooLong:
+        raise
     except Exception as error:
         if walk.count <= MOST_TRACED:
             raise runtime.unroll(site) from error

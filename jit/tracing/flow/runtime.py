@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +26,8 @@ _CONDITIONS: Final = frozenset(
 )
 
 
+MOST_UNROLLED: Final = 50_000
+"""Instructions of a function with loops that cannot be compiled as loops, their rounds one by one."""
 DEEPEST: Final = 40
 """Calls of one function inside of each other, in as many branches."""
 
@@ -40,10 +43,10 @@ class Unroll(BaseException):
 class TracedRuntime(PythonRuntime):
     """Of one trace."""
 
-    def __init__(self, ops: Operations, unrolled: frozenset[Site] = frozenset()):
+    def __init__(self, ops: Operations, unrolled: Mapping[Site, BaseException | None] = MappingProxyType({})):
         self.ops = ops
         self.unrolled = unrolled
-        """Loops whose rounds are traced one by one."""
+        """Loops whose rounds are traced one by one, and why they cannot be compiled as loops."""
         self.regions: list[Region] = []
         """The regions that are recorded for constructs, innermost last."""
         self.calls: list[FunctionInfo] = []
@@ -53,6 +56,8 @@ class TracedRuntime(PythonRuntime):
 
     def takes(self, site: Site, value: Any) -> bool:
         """Conditions that are traced, and loops that are long, or may be left by a traced condition."""
+        if self.unrolled and len(self.ops.builder.block) > MOST_UNROLLED:
+            raise self._too_long()
         if site.kind is Kind.FOR:
             return not site.inside and self._takes_loop(site, value)
         if site.kind not in _CONDITIONS or type(value) is not Tracer:
@@ -87,6 +92,16 @@ class TracedRuntime(PythonRuntime):
     def unroll(self, site: Site) -> Unroll:
         """The request to trace anew with this loop unrolled."""
         return Unroll(site)
+
+    def _too_long(self) -> rounds.TooLong:
+        """Instead of minutes of compiling."""
+        loop, reason = next(reversed(self.unrolled.items()))
+        error = rounds.TooLong(
+            f"{loop} this cannot be compiled as a loop, and its rounds one by one are more than {MOST_UNROLLED:,} instructions; "
+            f"it cannot because of: {reason}"
+        )
+        error.__cause__ = reason
+        return error
 
     # ---------------------------------------------------------------- constructs
 
