@@ -1,9 +1,10 @@
 """Loops under ``@jit`` beside numba and JAX: ``python -m benchmarks.loops``.
 
 Each program is written as users of each system would: with ``hlojit.fori_loop`` and its kin, as Python's own loops for
-``numba.njit``, and with ``jax.lax``'s loops.  A ratio is a peer's time divided by hlojit's, both the least of many calls taken
-turn by turn in one process with one thread each (``--threads``), calls of Python included; above 1, hlojit is faster.  Results
-are compared with numba's first.  ``--compile`` measures the first call of each; ``--output FILE`` writes the figures as JSON.
+``numba.njit``, and with ``jax.lax``'s loops.  ``same`` is hlojit, too: numba's own function, every loop and element of it, under
+``hlojit.jit`` as it stands.  A ratio is a peer's time divided by hlojit's, both the least of many calls taken turn by turn in one
+process with one thread each (``--threads``), calls of Python included; above 1, hlojit is faster.  Results are compared first.
+The first call of each system is timed as well, with no cache on disk; ``--output FILE`` writes the figures as JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hlojit.tracing.errors import TracingError
 
 from benchmarks.__main__ import geometric_mean
 from benchmarks.__main__ import machine as described
@@ -68,19 +70,31 @@ def measure(name: str, with_jax: bool, seconds: float) -> dict[str, Any]:
     from benchmarks.loop_programs import PROGRAMS
 
     program = PROGRAMS[name]()
-    systems = {"hlojit": program.hlojit, "numba": program.numba}
+    systems = {"hlojit": program.hlojit, "numba": program.numba, "same": same_function(program.numba)}
     if with_jax and program.jax is not None:
         peer = program.jax
         systems["jax"] = lambda *arguments: _ready(peer(*arguments))
-    first = {}
-    results = {}
-    for system, run in systems.items():
+    first, results, refused = {}, {}, {}
+    for system, run in list(systems.items()):
         begun = time.perf_counter()
-        results[system] = as_tuple(run(*program.arguments))
+        try:
+            results[system] = as_tuple(run(*program.arguments))
+        except (TracingError, AttributeError) as error:
+            refused[system] = str(error)
+            del systems[system]
+            continue
         first[system] = time.perf_counter() - begun
         check(name, system, results[system], results[next(iter(systems))])
     least = run_together(systems, program.arguments, seconds)
-    return {"name": name, "seconds": least, "first_call": first}
+    return {"name": name, "seconds": least, "first_call": first, "refused": refused}
+
+
+def same_function(of_numba: Any) -> Callable[..., Any]:
+    """What numba compiles, compiled by hlojit."""
+    import hlojit
+
+    compiled: Callable[..., Any] = hlojit.jit(of_numba.py_func)
+    return compiled
 
 
 def line(row: dict[str, Any]) -> str:
@@ -106,6 +120,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     wanted = {
+        "HLOJIT_CACHE": "off",
         "HLOJIT_NUM_THREADS": str(options.threads),
         "OPENBLAS_NUM_THREADS": str(options.threads),
         "JAX_ENABLE_X64": "1",
@@ -123,11 +138,17 @@ def main() -> None:
         rows.append(measure(name, not options.no_jax, options.seconds))
         print(line(rows[-1]), flush=True)
     for peer in ("numba", "jax"):
-        ratios = [row["seconds"][peer] / row["seconds"]["hlojit"] for row in rows if peer in row["seconds"]]
-        if ratios:
-            print(f"geometric mean of {peer} / hlojit: {geometric_mean(ratios):.2f}, least {min(ratios):.2f}")
+        for own in ("hlojit", "same"):
+            both = [row["seconds"] for row in rows if {peer, own} <= set(row["seconds"])]
+            ratios = [each[peer] / each[own] for each in both]
+            if ratios:
+                mean, least = geometric_mean(ratios), min(ratios)
+                print(f"geometric mean of {peer} / {own}: {mean:.2f} of {len(ratios)}, least {least:.2f}")
     if options.output:
-        options.output.write_text(json.dumps({"machine": described(), "rows": rows}, indent=1) + "\n")
+        rounded = json.loads(json.dumps(rows), parse_float=lambda text: float(f"{float(text):.4g}"))
+        lines = ",\n ".join(json.dumps(row) for row in rounded)
+        machine = {**described(), "threads": options.threads}
+        options.output.write_text(f'{{"machine": {json.dumps(machine)},\n"rows": [\n {lines}\n]}}\n')
 
 
 if __name__ == "__main__":
