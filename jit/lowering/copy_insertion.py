@@ -333,8 +333,12 @@ class CopyInsertion:
         condition, body = instruction.regions
         states: dict[int, Buffer] = {}
         swaps: dict[Buffer, Swap] = {}
+        for number, other in self._exchanged(instruction):
+            states[number], states[other] = self._exchanged_states(instruction, number, other)
+            swaps[states[number]] = Swap(states[number], states[other])
+            self._want(body.returned[number], states[other], body, body.arguments[other])
         for number, (value, argument) in enumerate(zip(body.returned, body.arguments)):
-            if is_invariant(instruction, number):
+            if number in states or is_invariant(instruction, number):
                 continue
             if not self._can_be_made_in(argument, value, body) and self._may_swap(body, value):
                 states[number], swap = self._swapped_state(instruction, number)
@@ -355,7 +359,11 @@ class CopyInsertion:
         """Bring the states to where the next iteration looks for them, and the results to where they are wanted."""
         body = instruction.regions[1]
         moves = []
+        exchanged = {swap.second for swap in swaps.values()}
         for number, state in states.items():
+            if state in exchanged:
+                # It becomes the other one's old memory.
+                continue
             source = self.buffer(body.returned[number])
             target = swaps[state].second if state in swaps else state
             if source is not state and source is not target:
@@ -383,6 +391,38 @@ class CopyInsertion:
         self._copy(source, state, self.placement.before[instruction])
         return state
 
+    def _exchanged(self, instruction: Instruction) -> Iterator[tuple[int, int]]:
+        """Pairs of states of which the first is made over the second, which becomes the old first: b[:] = f(a); a, b = b, a."""
+        body = instruction.regions[1]
+        roots = [self.aliases.root(value) for value in body.returned]
+        numbers = {argument: number for number, argument in enumerate(body.arguments)}
+        for other, root in enumerate(roots):
+            number = numbers.get(root, other)
+            if number == other or roots.count(root) > 1 or roots.count(roots[number]) > 1:
+                continue
+            value, argument = body.returned[number], body.arguments[other]
+            if (
+                value.tensor_type is argument.tensor_type
+                and isinstance(value.tensor_type.nbytes, int)
+                and value.tensor_type.nbytes >= SWAP_THRESHOLD
+                and roots[number] not in numbers
+                and self._can_be_made_in(argument, value, body)
+            ):
+                yield number, other
+
+    def _exchanged_states(self, instruction: Instruction, *numbers: int) -> list[Buffer]:
+        """The cells of states that are exchanged with one another."""
+        targets = [self._state(instruction, number, None) for number in numbers]
+        storage = self._storage(instruction.operands[numbers[0]])
+        return [self._cell(instruction, target, storage) for target in targets]
+
+    def _cell(self, instruction: Instruction, target: Buffer, storage: Storage) -> Buffer:
+        """A pointer to a buffer, set in front of a loop."""
+        cell = Buffer(BufferKind.SWAPPED, storage, self.placement.cells)
+        self.placement.cells += 1
+        self.placement.before[instruction].append(PointCell(cell, target))
+        return cell
+
     def _swapped_state(self, instruction: Instruction, number: int) -> tuple[Buffer, Swap]:
         """Two buffers whose addresses are exchanged after every iteration; returns the one that is read."""
         first = self._state(instruction, number, None)
@@ -390,12 +430,7 @@ class CopyInsertion:
             BufferKind.TEMPORARY,
             first.storage if first.kind is BufferKind.TEMPORARY else self._storage(instruction.operands[number]),
         )
-        cells = []
-        for target in (first, second):
-            cell = Buffer(BufferKind.SWAPPED, second.storage, self.placement.cells)
-            self.placement.cells += 1
-            self.placement.before[instruction].append(PointCell(cell, target))
-            cells.append(cell)
+        cells = [self._cell(instruction, target, second.storage) for target in (first, second)]
         return cells[0], Swap(cells[0], cells[1])
 
     def _may_swap(self, body: Block, value: Value) -> bool:

@@ -75,7 +75,8 @@ class _Pipeline:
     def __init__(self, processor: Processor, name: str):
         self._machine = target_machine(processor)
         self._options = llvm.create_pipeline_tuning_options(speed_level=2)
-        self._options.loop_vectorization = name == "vectorize"
+        # Loops over elements as people write them; sums in floating point keep their order.
+        self._options.loop_vectorization = name in ("vectorize", "loops")
         self._options.slp_vectorization = name in ("vectorize", "threads")
         self._options.loop_unrolling = not processor.triple.startswith(_UNROLLED_AS_WRITTEN)
         self._manager: Any = None
