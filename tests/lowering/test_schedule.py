@@ -179,6 +179,51 @@ def test_what_a_branch_still_reads_is_not_overwritten(name: str) -> None:
     compiled(lambda x: jax.lax.fori_loop(0, 4, step, (x, x)), VECTOR)
 
 
+EXCHANGED: dict[str, Callable[[Any, Any], Any]] = {
+    "update": lambda i, s: (s[1].at[i].set(s[0][i + 1] * 0.5), s[0]),
+    "the_other_way": lambda i, s: (s[1], s[0].at[i].add(s[1][i + 2])),
+    "inner_loop": lambda i, s: (
+        jax.lax.fori_loop(1, 9, lambda k, y: y.at[k].set(s[0][k + 1] + s[0][k - 1]), s[1]),
+        s[0],
+    ),
+    "two_inner_loops": lambda i, s: (
+        jax.lax.fori_loop(
+            1, 4, lambda j, z: jax.lax.fori_loop(1, 9, lambda k, y: y.at[k + j].set(s[0][k + j + 1] - y[k]), z), s[1]
+        ),
+        s[0],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXCHANGED)
+def test_states_that_a_loop_exchanges_are_not_copied(name: str) -> None:
+    step = EXCHANGED[name]
+    for rounds in (1, 4, 7):
+        program = compiled(lambda x, y: jax.lax.fori_loop(0, rounds, step, (x, y)), VECTOR, VECTOR[::-1].copy())
+    (outer,) = [each for each in program.steps if isinstance(each, Loop)]
+    assert sum(isinstance(each, Swap) for each in outer.body) == 1
+    assert not any(isinstance(each, Copy) and each.source.nbytes >= LARGE for each in outer.body)
+    compiled(lambda x: jax.lax.fori_loop(0, 3, step, (x, x)), VECTOR)
+    compiled(lambda x: jax.lax.fori_loop(0, 3, step, (x, x * 2))[1], VECTOR)
+
+
+EXCHANGED_AND_READ: dict[str, Callable[[Any, Any], Any]] = {
+    "old_one_read_later": lambda i, s: (s[1].at[i].set(9.0), s[0], s[2] + s[1]),
+    "old_one_kept": lambda i, s: (s[1].at[i].set(9.0), s[0], s[1]),
+    "returned_twice": lambda i, s: (s[1].at[i].set(9.0), s[0], s[0]),
+    "new_one_twice": lambda i, s: (lambda y: (y, s[0], y))(s[1].at[i].set(s[2][i])),
+    "ring_of_three": lambda i, s: (s[2].at[i].set(s[1][i] * 0.5), s[0], s[1]),
+    "of_an_earlier_one": lambda i, s: (s[1].at[i].set(s[0][i]), s[0], s[2].at[i].add(s[0][i] + s[1][i])),
+}
+
+
+@pytest.mark.parametrize("name", EXCHANGED_AND_READ)
+def test_what_is_read_beside_an_exchange_is_not_overwritten(name: str) -> None:
+    step = EXCHANGED_AND_READ[name]
+    compiled(lambda x, y: jax.lax.fori_loop(0, 5, step, (x, y, x + y)), VECTOR, VECTOR[::-1].copy())
+    compiled(lambda x: jax.lax.fori_loop(0, 4, step, (x, x, x)), VECTOR)
+
+
 def random_step(generator: np.random.Generator, depth: int) -> Callable[[Any, Any], Any]:
     """A function of a number and two vectors that updates, exchanges, branches and loops."""
     kind = generator.choice(["update", "add", "swap", "mix", "both", "branch", "branch", "loop", "chain", "chain"])
