@@ -199,7 +199,8 @@ EXCHANGED: dict[str, Callable[[Any, Any], Any]] = {
 def test_states_that_a_loop_exchanges_are_not_copied(name: str) -> None:
     step = EXCHANGED[name]
     for rounds in (1, 4, 7):
-        program = compiled(lambda x, y: jax.lax.fori_loop(0, rounds, step, (x, y)), VECTOR, VECTOR[::-1].copy())
+        repeated = partial(jax.lax.fori_loop, 0, rounds, step)
+        program = compiled(lambda x, y, repeated=repeated: repeated((x, y)), VECTOR, VECTOR[::-1].copy())
     (outer,) = [each for each in program.steps if isinstance(each, Loop)]
     assert sum(isinstance(each, Swap) for each in outer.body) == 1
     assert not any(isinstance(each, Copy) and each.source.nbytes >= LARGE for each in outer.body)
@@ -211,7 +212,7 @@ EXCHANGED_AND_READ: dict[str, Callable[[Any, Any], Any]] = {
     "old_one_read_later": lambda i, s: (s[1].at[i].set(9.0), s[0], s[2] + s[1]),
     "old_one_kept": lambda i, s: (s[1].at[i].set(9.0), s[0], s[1]),
     "returned_twice": lambda i, s: (s[1].at[i].set(9.0), s[0], s[0]),
-    "new_one_twice": lambda i, s: (lambda y: (y, s[0], y))(s[1].at[i].set(s[2][i])),
+    "new_one_twice": lambda i, s: (s[1].at[i].set(s[2][i]), s[0], s[1].at[i].set(s[2][i])),
     "ring_of_three": lambda i, s: (s[2].at[i].set(s[1][i] * 0.5), s[0], s[1]),
     "of_an_earlier_one": lambda i, s: (s[1].at[i].set(s[0][i]), s[0], s[2].at[i].add(s[0][i] + s[1][i])),
 }
