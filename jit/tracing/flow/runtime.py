@@ -95,7 +95,7 @@ class TracedRuntime(PythonRuntime):
 
     def _too_long(self) -> rounds.TooLong:
         """Instead of minutes of compiling."""
-        loop, reason = next(reversed(self.unrolled.items()))
+        loop, reason = list(self.unrolled.items())[-1]
         error = rounds.TooLong(
             f"{loop} this cannot be compiled as a loop, and its rounds one by one are more than {MOST_UNROLLED:,} instructions; "
             f"it cannot because of: {reason}"
