@@ -26,6 +26,7 @@ from hlojit.device_call import DeviceCall, has_device_array, refuse_keywords
 from hlojit.donation import CopyingCall, GivingCall
 from hlojit.extensions import Backend, Device, DeviceProgram
 from hlojit.extensions.calls.function_places import function_places, with_place
+from hlojit.extensions.functions.raised import class_of
 from hlojit.extensions.origins import backend_text
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 from hlojit.ir.plugin_names import with_sources
@@ -326,7 +327,7 @@ class _Explaining:
         if status == Status.FUNCTION_FAILED:
             # The message is part of the kernel's code, which is alive as long as the call is.
             text = ctypes.string_at(detail0, detail1).decode()
-            raise ExecutionError(f"{self.spec.name}: {with_sources(with_place(text, self.places))}")
+            raise class_of(text)(f"{self.spec.name}: {with_sources(with_place(text, self.places))}")
         if status == Status.FOREIGN_CALL_FAILED:
             raise ExecutionError(f"{self.spec.name}: {with_sources(explained(detail0, detail1))}")
         if status == Status.PYTHON_CALL_FAILED:

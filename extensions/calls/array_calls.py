@@ -48,7 +48,8 @@ KERNEL: Final = "array_function"
 class ArrayCall(CustomCall):
     """A function of arrays.
 
-    ``function``, ``trust``, ``signature``, ``codes``, ``bounds``, ``fastmath``, ``substitute``: as in ``ArrayFunction``.
+    ``function``, ``trust``, ``signature``, ``codes``, ``bounds``, ``fastmath``, ``substitute``, ``error_model``: as in
+    ``ArrayFunction``.
     The dictionary of a call's configuration is given by keyword, ``function(*arrays, factor=2.0)``: for numba its numbers are
     constants.  ``aliases`` count beside those that the program names in ``output_operand_aliases``.
     """
@@ -61,6 +62,7 @@ class ArrayCall(CustomCall):
     bounds: bool = field(default=True, kw_only=True)
     fastmath: bool | Collection[str] = field(default=False, kw_only=True)
     substitute: Callable[..., Any] | None = field(default=None, kw_only=True)
+    error_model: str = field(default="numpy", kw_only=True)
     implementation: ArrayFunction = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -73,6 +75,7 @@ class ArrayCall(CustomCall):
                 bounds=self.bounds,
                 fastmath=self.fastmath,
                 substitute=self.substitute,
+                error_model=self.error_model,
             )
         except PluginError as error:
             raise PluginError(f"{self.user}: {error}") from None

@@ -47,6 +47,7 @@ class ArrayFunction:
 
     ``fastmath`` is numba's: names of what its floating-point arithmetic need not keep to, such as ``("contract",)``, which lets
     ``a * b + c`` be rounded once, and ``("reassoc",)``, which lets sums be vectors; True is all of them, no NaN among these.
+    ``error_model`` is numba's: with ``"python"`` a division by zero raises, with ``"numpy"`` it gives an infinity, NaN or 0.
     ``codes`` says that elements of types for which NumPy has no dtype (with numba also those that numba does not know, such as
     ``bf16``) are given as their codes, unsigned integers; without it a call with such elements is refused.  ``substitute`` is
     what back ends without native code run: a function like that of ``python``.
@@ -61,12 +62,15 @@ class ArrayFunction:
     bounds: bool = field(default=True, kw_only=True)
     fastmath: bool | Collection[str] = field(default=False, kw_only=True)
     substitute: Callable[..., Any] | None = field(default=None, kw_only=True)
+    error_model: str = field(default="numpy", kw_only=True)
     pointer: Any = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.trust not in FORMS:
             raise PluginError(f"an ArrayFunction's trust is one of {', '.join(map(repr, FORMS))}, not {self.trust!r}")
         self._check_fastmath()
+        if self.error_model not in ("numpy", "python"):
+            raise PluginError(f"an ArrayFunction's error_model is 'numpy' or 'python', not {self.error_model!r}")
         for name in ("signature", "substitute"):
             if getattr(self, name) and self.trust == "python":
                 raise PluginError(f"an ArrayFunction of trust='python' has no {name}=: it runs everywhere, on arrays")

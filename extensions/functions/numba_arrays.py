@@ -102,7 +102,7 @@ _kept: Final[OrderedDict[tuple[str, str], _Code]] = OrderedDict()
 def _code(function: ArrayFunction, kinds: tuple[Any, ...], user: str) -> _Code:
     """Compiled once for all shapes; what has no identity is compiled again whenever it is asked for."""
     try:
-        identity = fingerprint((function.function, function.bounds, function.fastmath))
+        identity = fingerprint((function.function, function.bounds, function.fastmath, function.error_model))
     except NotKeyable as error:
         return _made(function, kinds, user, f"private {next(_private)}", str(error))
     key = identity, ", ".join(map(str, kinds))
@@ -137,7 +137,7 @@ def _compiled(function: ArrayFunction, kinds: tuple[Any, ...], user: str) -> tup
 
     python: Any = function.function
     fast = set(function.flags) or False
-    options = {"error_model": "numpy", "boundscheck": function.bounds, "fastmath": fast}
+    options = {"error_model": function.error_model, "boundscheck": function.bounds, "fastmath": fast}
     plain = getattr(python, "py_func", python)
     try:
         with arithmetic_of_kernels():

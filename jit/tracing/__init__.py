@@ -6,6 +6,7 @@ from hlojit.tracing.control_flow import cond, fori_loop, map, scan, switch, whil
 from hlojit.tracing.decorator import jit
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.functions import clear_caches, eval_shape
+from hlojit.tracing.numba_functions import numba_call
 from hlojit.tracing.plugin_ops import custom_call, op
 from hlojit.tracing.rewriting.substitution import as_is
 from hlojit.tracing.tracer import Tracer
@@ -22,6 +23,7 @@ __all__ = [
     "fori_loop",
     "jit",
     "map",
+    "numba_call",
     "op",
     "register_dataclass",
     "register_pytree",

@@ -14,7 +14,7 @@ from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from hlojit.tracing import texts
+from hlojit.tracing import numba_functions, texts
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow import arrays, python_functions, walks
 from hlojit.tracing.flow.mutations import CHANGING, CONTAINERS
@@ -45,6 +45,8 @@ def stand_in(runtime: TracedRuntime, site: Site, function: Any) -> Callable[...,
         rule = None
     if is_numpys_file(site.file) and rule is None:
         rule = _of_numpys_code(function)
+    if numba_functions.is_numba_function(function):
+        return functools.partial(numba_functions.called, runtime.ops, function)
     if function is builtins.next:
         return functools.partial(_next, runtime, site)
     if function is warnings.warn:

@@ -95,7 +95,7 @@ def _parts(thing: Any) -> Iterator[Any]:
     elif isinstance(thing, FunctionType):
         if not is_library(thing):
             yield from [each.cell_contents for each in thing.__closure__ or () if _is_bound(each)]
-    elif type(thing).__module__.partition(".")[0] not in ("hlojit", "numpy"):
+    elif type(thing).__module__.partition(".")[0] not in ("hlojit", "numpy", "numba", "llvmlite"):
         yield from getattr(thing, "__dict__", {}).values()
 
 
