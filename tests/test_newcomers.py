@@ -69,8 +69,8 @@ ROWS: dict[str, tuple[Callable[[], Any], str]] = {
         "hlojit_custom_calls returned one ElementwiseCall; return a list",
     ),
     "a class": (lambda: ext.register(Vendor), r"'Vendor' is a class, and .* give an instance: register\(Vendor\(\)\)"),
-    "a result's text": (returned("no"), "result is 'no' of type str; a jitted function returns arrays"),
-    "a result inside": (returned({"a": [1.0, "no"]}), r"result\['a'\]\[1\] is 'no' of type str"),
+    "a result's function": (returned(len), "result is <built-in function len> of type builtin_function_or_method"),
+    "a result inside": (returned({"a": [1.0, len]}), r"result\['a'\]\[1\] is <built-in function len> of type"),
 }
 
 

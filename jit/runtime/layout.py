@@ -82,8 +82,8 @@ FRAME: Final[Mapping[str, Field]] = laid_out(
 """What the operations of an entry work on, on the caller's stack."""
 
 MATCH: Final = tuple(
-    "keyword array number scalar same equal float type tuple list dict attribute constant state numbers name member cell context "
-    "writable apart".split()
+    "keyword array number scalar same equal float type tuple list dict attribute constant state numbers function name member "
+    "cell context writable apart".split()
 )
 """Operations that recognize a call (``matching.ll``), numbered from 1; 0 is the end."""
 

@@ -17,6 +17,9 @@ declare ptr @PyObject_GetAttr(ptr, ptr)
 declare ptr @PyObject_GetItem(ptr, ptr)
 declare ptr @PyObject_GenericGetDict(ptr, ptr)
 declare ptr @PyCell_Get(ptr)
+declare ptr @PyFunction_GetCode(ptr)
+declare ptr @PyFunction_GetDefaults(ptr)
+declare ptr @PyFunction_GetKwDefaults(ptr)
 declare i32 @PyContextVar_Get(ptr, ptr, ptr)
 declare double @PyFloat_AsDouble(ptr)
 declare double @PyComplex_RealAsDouble(ptr)
@@ -576,6 +579,24 @@ compare:
   ret ptr %next
 no:
   ret ptr null
+}
+
+; function, code, defaults, keyword defaults: the parts of a function of Python's; null where it has no defaults.
+define private ptr @match.function(ptr %frame, ptr %at) {
+  %function = load ptr, ptr %at, align 8
+  %code = call ptr @PyFunction_GetCode(ptr %function)
+  %wanted_code = call ptr @pointer(ptr %at, i64 1)
+  %is_code = icmp eq ptr %code, %wanted_code
+  %defaults = call ptr @PyFunction_GetDefaults(ptr %function)
+  %wanted_defaults = call ptr @pointer(ptr %at, i64 2)
+  %is_defaults = icmp eq ptr %defaults, %wanted_defaults
+  %named = call ptr @PyFunction_GetKwDefaults(ptr %function)
+  %wanted_named = call ptr @pointer(ptr %at, i64 3)
+  %is_named = icmp eq ptr %named, %wanted_named
+  %is_both = and i1 %is_defaults, %is_named
+  %is_same = and i1 %is_code, %is_both
+  %next = call ptr @next_if(i1 %is_same, ptr %at, i64 4)
+  ret ptr %next
 }
 
 ; dictionary, name, value: what a name means; null where it means nothing.

@@ -32,7 +32,7 @@ from hlojit.tracing.numpy_functions.reductions import ufunc_method
 from hlojit.tracing.numpy_functions.rules import letter_of, weak_kind
 from hlojit.tracing.numpy_functions.signatures import arguments_for, name_of, prepared_for_out, require_out
 from hlojit.tracing.numpy_functions.ufuncs import COMPARISONS, UFUNCS, Rule
-from hlojit.tracing.operations import Operations, is_in_blocks
+from hlojit.tracing.operations import Operations, holds_tracers, is_in_blocks
 from hlojit.tracing.python_numbers import operate, python_kind
 from hlojit.tracing.selection import functions as selection
 from hlojit.tracing.selection import ufuncs as selected_ufuncs
@@ -385,6 +385,8 @@ class Dispatch(Operations):
         """An index whose parts are numbers and arrays of NumPy's, where they are the same at every call."""
         if isinstance(key, tuple):
             return tuple(self._known_key(each) for each in key)
+        if type(key) is list and holds_tracers(key):
+            return self.tracer(key)
         if isinstance(key, slice):
             return slice(*(self._known_key(each) for each in (key.start, key.stop, key.step)))
         if type(key) is not Tracer or (known := self.known(key)) is None:

@@ -43,9 +43,10 @@ def is_in_blocks(operand: Any) -> bool:
     return isinstance(operand, (Tracer, Array)) and isinstance(operand.element_type, BlockFormat)
 
 
-def _holds_tracers(operands: Sequence[Any]) -> bool:
+def holds_tracers(operands: Sequence[Any]) -> bool:
+    """Whether something in lists and tuples is traced."""
     return any(
-        isinstance(each, Tracer) or (isinstance(each, (list, tuple)) and _holds_tracers(each)) for each in operands
+        isinstance(each, Tracer) or (isinstance(each, (list, tuple)) and holds_tracers(each)) for each in operands
     )
 
 
@@ -111,7 +112,7 @@ class Operations:
         if isinstance(operand, Array):
             constant = self._constant(operand)
             return constant if kind is None else self.converted(constant, kind)
-        if isinstance(operand, (list, tuple)) and _holds_tracers(operand):
+        if isinstance(operand, (list, tuple)) and holds_tracers(operand):
             stacked = self._stacked(operand)
             return stacked if kind is None else self.converted(stacked, kind)
         if isinstance(kind, ElementType):

@@ -295,12 +295,16 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def real(self) -> Tracer:
         """The real part; of real numbers, themselves."""
+        if self.weak is not None:
+            return self._of_number(np.real)
         part: Tracer = self._call(np.real)
         return part
 
     @property
-    def imag(self) -> Tracer:
+    def imag(self) -> Any:
         """The imaginary part; of real numbers, zeros."""
+        if self.weak is not None:
+            return self._of_number(np.imag)
         part: Tracer = self._call(np.imag)
         return part
 
@@ -337,6 +341,12 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         """The one element, or that at a position, as a Python number."""
         number: Tracer = self.context.python_number(self.reshape(-1)[position] if position else self)
         return number
+
+    def is_integer(self) -> Any:
+        """Of a number: whether it is a whole one, as a Python ``bool``."""
+        if self.shape or not (self.is_scalar or self.weak is not None):
+            raise AttributeError(f"{_spelt(self.__class__)!r} object has no attribute 'is_integer'")
+        return self.context.python_number(np.isfinite(self) & (np.floor(self) == self))
 
     def fill(self, value: Any) -> None:
         """Write one number everywhere."""
@@ -400,6 +410,14 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             self._no_value(".tolist()", "return the array instead")
         return [each.tolist() for each in self] if self.shape else self.item()
 
+    def _of_number(self, function: Callable[..., Any]) -> Any:
+        """A part of a Python number, as Python has it."""
+        if self.weak is complex:
+            return self.context.python_number(function(self))
+        if function is np.imag:
+            return 0.0 if self.weak is float else 0
+        return +self
+
     def _call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         return self.context.function(function, (self, *arguments), options)
 
@@ -413,8 +431,12 @@ _METHODS = {
 } | {"conj": np.conjugate, "conjugate": np.conjugate}
 
 
-def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Tracer, *arguments: Any, **options: Any) -> Any:
+        if self.weak is not None:
+            if name != "conjugate":
+                raise AttributeError(f"{self.weak.__name__!r} object has no attribute {name!r}")
+            return self._of_number(np.conjugate)
         if isinstance(function, np.ufunc):
             return function(self, *arguments, **options)
         return self._call(function, *arguments, **options)
@@ -424,7 +446,7 @@ def _method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name, _function in _METHODS.items():
-    setattr(Tracer, _name, _method(_function))
+    setattr(Tracer, _name, _method(_name, _function))
 
 
 # ------------------------------------------------------------------------------------------------------- operators

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import enum
 import math
 import operator
 import pickle
@@ -195,3 +196,98 @@ def test_start_without_waiting() -> None:
     assert np.asarray(checked.execute(np.arange(3.0), 2)) == 2
     with pytest.raises(IndexError):
         checked.execute(np.arange(3.0), 3)
+
+
+class Meters(float):
+    def __add__(self, other: Any) -> Any:
+        return Meters(float(self) + float(other) * 100)
+
+
+class Count(int):
+    pass
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@pytest.mark.parametrize("value", [Meters(1), Count(2)])
+def test_subclasses_of_numbers_are_refused(value: Any) -> None:
+    kind = type(value).__mro__[1].__name__
+    with pytest.raises(
+        hlojit.ArgumentError, match=rf"argument v: .* subclass of {kind} with a meaning .*: pass {kind}\(v\)"
+    ):
+        hlojit.jit(lambda v: v + 1)(value)
+
+
+def test_enumerations_of_integers_are_static() -> None:
+    function = hlojit.jit(lambda x, level: x * 2 if level is Level.HIGH else x + level)
+    same(function(X, Level.HIGH), X * 2)
+    same(function(X, Level.LOW), X + Level.LOW)
+    assert hlojit.jit(lambda level: level + 1)(Level.HIGH) == 3
+
+
+@pytest.mark.parametrize("value", [True, 3, 2.5, -0.0, 1 - 2j])
+@pytest.mark.parametrize("name", ["real", "imag", "conjugate", "sum", "max", "round", "dot", "take", "mean"])
+def test_python_numbers_have_pythons_attributes(value: Any, name: str) -> None:
+    def function(v: Any) -> Any:
+        found = getattr(v, name)
+        return found() if callable(found) else found
+
+    def direct(v: Any) -> Any:
+        return v.real, v.imag, v.conjugate()
+
+    agree(direct, value)
+    if hasattr(value, name):
+        agree(function, value)
+    else:
+        with pytest.raises(AttributeError, match=f"object has no attribute '{name}'"):
+            hlojit.jit(function)(value)
+
+
+@pytest.mark.parametrize("value", [2.0, 2.5, float("inf"), np.float64(3.0), np.float32(0.5)])
+def test_whole_numbers(value: Any) -> None:
+    agree(lambda v: v.is_integer(), value)
+
+
+@pytest.mark.parametrize("value", [2.0, 3, True, np.float32(2), np.zeros(3), np.zeros(())])
+def test_hasattr_and_getattr_ask_the_number_or_array(value: Any) -> None:
+    names = "shape dtype __len__ __iter__ __getitem__ sum T real item is_integer nonsense ndim".split()
+    agree(lambda v: [hasattr(v, name) for name in names], value)
+    agree(lambda v: [getattr(v, name, None) is None for name in ("nonsense", "shape", "ndim")], value)
+
+
+def test_texts_that_depend_on_no_value_are_results() -> None:
+    agree(lambda x: (x.dtype.name, x.dtype.kind, x + 1, b"ab"), X)
+    assert hlojit.jit(lambda x: {"kind": x.dtype.kind})(X) == {"kind": "f"}
+    with pytest.raises(TracingError, match="format them outside"):
+        hlojit.jit(lambda x: f"{x.sum()}")(X)
+
+
+@pytest.mark.parametrize(
+    "x", [np.array([3.0, -0.0, 1.0, 0.0, 2.0]), np.array([3, 1, 2], "i2"), np.array([True, False]), np.array([])]
+)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_sorted(x: Any, reverse: bool) -> None:
+    agree(lambda x: sorted(x, reverse=reverse), x)
+    agree(lambda x: sorted(x.tolist(), reverse=reverse)[:2], x)
+
+
+def test_what_sorted_refuses() -> None:
+    with pytest.raises(ValueError, match="NaN"):
+        hlojit.jit(lambda x: sorted(x))(np.array([1.0, np.nan]))
+    for function in (lambda x: sorted(x, key=abs), lambda x: sorted([*x, 1]), lambda x: sorted(x[None])):
+        with pytest.raises(TracingError, match=r"np\.sort"):
+            hlojit.jit(function)(np.ones(3))
+    with pytest.raises(TypeError, match="complex"):
+        hlojit.jit(lambda x: sorted(x))(np.ones(2) * 1j)
+
+
+def test_lists_of_traced_numbers_are_indices() -> None:
+    def swapped(a: Any) -> Any:
+        i = np.argmax(a[:, 0])
+        a[[0, i]] = a[[i, 0]]
+        return a[[i, 1]], a[[0, 1], [i - 1, i - 2]], a[:, [i % 2, 0]]
+
+    agree(swapped, np.array([[1.0, 2], [3, 4], [9, 5]]))

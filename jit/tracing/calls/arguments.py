@@ -15,7 +15,8 @@ from hlojit.tracing.arrays.layouts import strides_of
 from hlojit.tracing.arrays.outside import ADVICE
 from hlojit.tracing.calls.pytrees import advice, instead_of_static, shortened
 
-_NUMBERS: Final = (bool, int, float, complex, np.generic)
+_PYTHON_NUMBERS: Final = (bool, int, float, complex)
+_NUMBERS: Final = (*_PYTHON_NUMBERS, np.generic)
 _PROTOCOLS: Final = ("__dlpack__", "__array__", "__array_interface__", "__array_struct__")
 """By which objects are arrays."""
 
@@ -60,6 +61,12 @@ def as_array(leaf: Any, name: str) -> NDArray | Array:
     if isinstance(leaf, Array):
         return leaf
     kind = type(leaf)
+    if isinstance(leaf, _PYTHON_NUMBERS) and kind not in _PYTHON_NUMBERS and not isinstance(leaf, np.generic):
+        base = next(each for each in kind.__mro__ if each in _PYTHON_NUMBERS)
+        raise ArgumentError(
+            f"{shortened(leaf)} is of type {kind.__name__}, a subclass of {base.__name__} with a meaning of its own, which would "
+            f"be lost: pass {base.__name__}({name}), or name the argument in static_argnames"
+        )
     if isinstance(leaf, (str, bytes)) or callable(leaf):
         raise ArgumentError(f"{shortened(leaf)} of type {kind.__name__} is not an array; {instead_of_static(name)}")
     if not is_array_like(leaf) and hasattr(leaf, "shape") and hasattr(leaf, "dtype"):

@@ -10,7 +10,7 @@ import operator
 import struct
 from collections.abc import Collection, MutableMapping
 from dataclasses import dataclass
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, Final, Protocol, final
 
 import numpy as np
@@ -147,13 +147,19 @@ class Slot:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Defaults:
-    """Of a function's parameters."""
+class Parts:
+    """Of a function: its code, which reloaders of modules exchange, and the defaults of its parameters."""
 
     of: FunctionType
+    code: CodeType
     positional: tuple[Any, ...] | None
     named: dict[str, Any] | None
 
     def holds(self) -> bool:
         """As for every content."""
-        return self.of.__defaults__ is self.positional and self.of.__kwdefaults__ is self.named
+        function = self.of
+        return (
+            function.__code__ is self.code
+            and function.__defaults__ is self.positional
+            and function.__kwdefaults__ is self.named
+        )

@@ -24,7 +24,7 @@ from hlojit.ir.switches import BACKEND
 from hlojit.runtime.dispatcher import Entry, Words, entry
 from hlojit.runtime.layout import GIVE, MATCH
 from hlojit.tracing.calls.containers import LEAF, Structure, is_parted
-from hlojit.tracing.calls.contents import NOTHING, Content, Defaults, Elements, Items, Members, Numbers, Slot
+from hlojit.tracing.calls.contents import NOTHING, Content, Elements, Items, Members, Numbers, Parts, Slot
 from hlojit.tracing.calls.guards import Guards
 from hlojit.tracing.calls.outcomes import PLAIN, Form, Outcome
 from hlojit.tracing.calls.pytrees import Fields, registered
@@ -348,6 +348,11 @@ class _Matching:
             array, dtype, data = map(self.words.object, (thing, thing.dtype, content.data))
             self.words.add("numbers", array, dtype, data, len(content.data), order, thing.ndim, *thing.shape)
             return
+        if isinstance(content, Parts):
+            defaults = (content.positional, content.named)
+            addresses = (0 if each is None else self.words.object(each) for each in defaults)
+            self.words.add("function", self.words.object(thing), self.words.object(content.code), *addresses)
+            return
         self.words.add("constant", self.words.object(thing))
         source = self._own()
         if isinstance(content, Elements) and type(thing) is list:
@@ -363,10 +368,6 @@ class _Matching:
         elif isinstance(content, Slot) and content.seen is not NOTHING:
             self.words.add("attribute", source, self.words.object(content.name))
             self._each((content.seen,))
-        elif isinstance(content, Defaults):
-            self.words.add("attribute", source, self.words.object("__defaults__"))
-            self.words.add("attribute", source, self.words.object("__kwdefaults__"))
-            self._each((content.positional, content.named))
         else:
             raise _Unknown
 

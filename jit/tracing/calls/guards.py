@@ -18,7 +18,7 @@ from types import CellType, CodeType, FunctionType, MemberDescriptorType, Method
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
-from hlojit.tracing.calls.contents import NOTHING, Content, Defaults, Elements, Items, Members, Numbers, Slot, is_same
+from hlojit.tracing.calls.contents import NOTHING, Content, Elements, Items, Members, Numbers, Parts, Slot, is_same
 
 _LIBRARIES: Final = tuple(
     path
@@ -207,10 +207,9 @@ class _Walk:
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             self.cells.append(Cell(cell, contents_of(cell), name))
             self._waiting.append((contents_of(cell), name))
-        if function.__defaults__ or function.__kwdefaults__:
-            look = functools.partial(Defaults, function, function.__defaults__, function.__kwdefaults__)
-            self.things.append((look, f"a default of {function.__name__}"))
-            self._waiting += ((each, content_path) for each, content_path in _defaults(function))
+        parts = (function.__code__, function.__defaults__, function.__kwdefaults__)
+        self.things.append((functools.partial(Parts, function, *parts), function.__name__))
+        self._waiting += ((each, f"a default of {function.__name__}") for each in _defaults(function))
 
     def _module(self, module: ModuleType, path: str) -> None:
         if _is_the_users(module.__name__):
@@ -276,9 +275,9 @@ def _function_of(member: Any) -> Any:
     return getattr(member, "__func__", None) or getattr(member, "func", None) or member
 
 
-def _defaults(function: FunctionType) -> Iterator[tuple[Any, str]]:
-    for each in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-        yield each, f"a default of {function.__name__}"
+def _defaults(function: FunctionType) -> Iterator[Any]:
+    yield from function.__defaults__ or ()
+    yield from (function.__kwdefaults__ or {}).values()
 
 
 def _is_the_users(module: object) -> bool:

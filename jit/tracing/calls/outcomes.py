@@ -145,6 +145,6 @@ def form_of(leaf: Any, order: tuple[int, ...] | None) -> Form:
         if leaf.weak is not None:
             return Form(is_python_number=True)
         return Form(is_scalar=True) if leaf.is_scalar else Form(order=order)
-    if type(leaf) in (bool, int, float, complex) or isinstance(leaf, np.generic):
+    if type(leaf) in (bool, int, float, complex, str, bytes) or isinstance(leaf, np.generic):
         return Form(constant=leaf, is_constant=True)
     return PLAIN

@@ -29,6 +29,9 @@ from hlojit.tracing.scipy_functions.functions import replacement_for
 from hlojit.tracing.selection.selected import Selected
 from hlojit.tracing.tracer import Tracer
 
+_MOST_SORTED: Final = 256
+"""Numbers that ``sorted`` takes apart."""
+
 if TYPE_CHECKING:
     from hlojit.tracing.flow.runtime import TracedRuntime
 
@@ -175,8 +178,39 @@ def _sorted(ops: Operations, iterable: Any, /, **named: Any) -> list[Any]:
     if type(iterable) is not Tracer:
         iterable = list(iterable)
     if texts.is_traced(ops, iterable):
-        raise TracingError("sorted() asks for numbers that are known only when the compiled function runs; use np.sort")
+        return _sorted_numbers(ops, iterable, **named)
     return sorted(iterable, **named)
+
+
+def _sorted_numbers(ops: Operations, numbers: Any, key: Any = None, reverse: Any = False) -> list[Any]:
+    """Of one array, or of Python's numbers of one type."""
+    if type(numbers) is Tracer and numbers.shape == (0,):
+        return []
+    listed = list(numbers) if type(numbers) is not Tracer or (numbers.shape and numbers.size <= _MOST_SORTED) else []
+    kinds = {each.weak or each.dtype if type(each) is Tracer else type(each) for each in listed}
+    if key is not None or len(kinds) != 1 or any(np.ndim(each) for each in listed) or type(reverse) not in (bool, int):
+        raise TracingError("sorted() asks for numbers that are known only when the compiled function runs; use np.sort")
+    array: Any = ops.tracer(listed)
+    if array.dtype.kind == "c":
+        raise TypeError("'<' not supported between instances of 'complex' and 'complex'")
+    if array.dtype.kind == "f":
+        ops.check(ops.value(np.isnan(array)), ValueError, "sorted() of NaN has no order")
+    made = np.flip(np.sort(np.flip(array), kind="stable")) if reverse else np.sort(array, kind="stable")
+    is_pythons = type(listed[0]) is not Tracer or listed[0].weak is not None
+    return [ops.python_number(each) if is_pythons else each for each in made]
+
+
+def _hasattr(ops: Operations, value: Any, name: str) -> bool:
+    """Whether what is traced has an attribute, and not its tracer."""
+    return hasattr(value.__class__ if type(value) is Tracer else value, name)
+
+
+def _getattr(ops: Operations, value: Any, name: str, *default: Any) -> Any:
+    if type(value) is Tracer and not hasattr(value.__class__, name):
+        if default:
+            return default[0]
+        raise AttributeError(f"{value.__class__.__name__!r} object has no attribute {name!r}")
+    return getattr(value, name, *default)
 
 
 def _type(ops: Operations, *arguments: Any, **named: Any) -> Any:
@@ -215,6 +249,8 @@ def _method_of_text(ops: Operations, function: Any, *arguments: Any, **named: An
 _RULES: Final[dict[Any, Callable[..., Any]]] = {
     builtins.type: _type,
     builtins.sorted: _sorted,
+    builtins.hasattr: _hasattr,
+    builtins.getattr: _getattr,
     builtins.str: _str,
     builtins.repr: _repr,
     builtins.format: _format,

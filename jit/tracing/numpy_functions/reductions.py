@@ -302,7 +302,7 @@ def _cumulative(ops: Operations, operand: Tracer, op: str, start: Any, axis: int
     )
 
 
-def _cumulative_function(op: str, start: int) -> Callable[..., Any]:
+def _cumulative_function(op: str, start: float) -> Callable[..., Any]:
     def rule(ops: Operations, a: Any, axis: int | None = None, dtype: Any = None) -> Tracer:
         operand = ops.tracer(a)
         operand = operand.astype(_sum_dtype(operand.dtype, dtype))
@@ -314,7 +314,7 @@ def _cumulative_function(op: str, start: int) -> Callable[..., Any]:
     return rule
 
 
-RULES[np.cumsum] = _cumulative_function("add", 0)
+RULES[np.cumsum] = _cumulative_function("add", -0.0)
 RULES[np.cumprod] = _cumulative_function("multiply", 1)
 
 

@@ -68,7 +68,7 @@ def logsumexp(
     found = np.where(finite, found, np.log(np.abs(direct) if return_sign else direct))
     results = (found, np.where(finite, sign, np.sign(direct)))
     if not keepdims:
-        results = tuple(np.squeeze(each, axis=parts["axis"]) for each in results)
+        results = tuple(np.squeeze(each, axis=parts["axis"])[()] for each in results)
     return results if return_sign else results[0]
 
 
