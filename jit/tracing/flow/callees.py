@@ -188,7 +188,11 @@ def _sorted_numbers(ops: Operations, numbers: Any, key: Any = None, reverse: Any
         return []
     listed = list(numbers) if type(numbers) is not Tracer or (numbers.shape and numbers.size <= _MOST_SORTED) else []
     kinds = {each.weak or each.dtype if type(each) is Tracer else type(each) for each in listed}
-    if key is not None or len(kinds) != 1 or any(np.ndim(each) for each in listed) or type(reverse) not in (bool, int):
+    if key is not None:
+        raise TracingError(
+            "sorted() by a key asks for numbers that are known only when the compiled function runs; use np.sort and np.argsort"
+        )
+    if len(kinds) != 1 or any(np.ndim(each) for each in listed) or type(reverse) not in (bool, int):
         raise TracingError("sorted() asks for numbers that are known only when the compiled function runs; use np.sort")
     array: Any = ops.tracer(listed)
     if array.dtype.kind == "c":
