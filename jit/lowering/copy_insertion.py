@@ -411,10 +411,20 @@ class CopyInsertion:
                 yield number, other
 
     def _exchanged_states(self, instruction: Instruction, *numbers: int) -> list[Buffer]:
-        """The cells of states that are exchanged with one another."""
-        targets = [self._state(instruction, number, None) for number in numbers]
+        """The cells of states that are exchanged with one another.
+
+        Neither lies where a result is wanted: behind the loop the other one may be there, and would be copied over.
+        """
         storage = self._storage(instruction.operands[numbers[0]])
-        return [self._cell(instruction, target, storage) for target in targets]
+        cells = []
+        for number in numbers:
+            target = self._state(instruction, number, None)
+            if target.kind is not BufferKind.TEMPORARY or target in self._reserved:
+                own = Buffer(BufferKind.TEMPORARY, storage)
+                self._copy(target, own, self.placement.before[instruction])
+                target = own
+            cells.append(self._cell(instruction, target, storage))
+        return cells
 
     def _cell(self, instruction: Instruction, target: Buffer, storage: Storage) -> Buffer:
         """A pointer to a buffer, set in front of a loop."""

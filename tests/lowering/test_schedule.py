@@ -208,6 +208,11 @@ def test_states_that_a_loop_exchanges_are_not_copied(name: str) -> None:
     compiled(lambda x: jax.lax.fori_loop(0, 3, step, (x, x)), VECTOR)
     compiled(lambda x: jax.lax.fori_loop(0, 3, step, (x, x * 2))[1], VECTOR)
 
+    def within(i: Any, s: Any) -> Any:
+        return jax.lax.fori_loop(0, 3, step, s)
+
+    compiled(lambda x, y: jax.lax.fori_loop(0, 3, within, (x, y)), VECTOR, VECTOR[::-1].copy())
+
 
 EXCHANGED_AND_READ: dict[str, Callable[[Any, Any], Any]] = {
     "old_one_read_later": lambda i, s: (s[1].at[i].set(9.0), s[0], s[2] + s[1]),
