@@ -384,7 +384,8 @@ class Dispatch(Operations):
     def _known_key(self, key: Any) -> Any:
         """An index whose parts are numbers and arrays of NumPy's, where they are the same at every call."""
         if isinstance(key, tuple):
-            return tuple(self._known_key(each) for each in key)
+            # A sequence inside is an array, whatever its type.
+            return tuple(self._known_key(list(each) if isinstance(each, tuple) else each) for each in key)
         if type(key) is list and holds_tracers(key):
             return self.tracer(key)
         if isinstance(key, slice):

@@ -291,3 +291,19 @@ def test_lists_of_traced_numbers_are_indices() -> None:
         return a[[i, 1]], a[[0, 1], [i - 1, i - 2]], a[:, [i % 2, 0]]
 
     agree(swapped, np.array([[1.0, 2], [3, 4], [9, 5]]))
+
+
+def test_tuples_inside_of_indices_are_arrays() -> None:
+    def function(a: Any) -> Any:
+        i = np.argmax(a[0])
+        return a[(0, 1), (1, 0)], a[:, (0, i)], a[((0, 1), (i, i))]
+
+    agree(function, X)
+
+
+def test_truth_values_in_products_and_roundings() -> None:
+    truth = np.array([True, False])
+    agree(lambda b: (np.vdot(b, b), np.dot(b, b), np.inner(b, b)), truth)
+    for places in (1, -1):
+        with pytest.raises(TypeError, match="Cannot cast ufunc"):
+            hlojit.jit(lambda b, places: np.round(b, places), static_argnames="places")(truth, places)

@@ -87,6 +87,9 @@ def round_(ops: Operations, a: Any, decimals: Any = 0) -> Tracer:
         return operand
     if not places:
         return ops.tracer(np.rint(operand))
+    if operand.dtype.kind == "b":
+        # NumPy's own error.
+        np.round(np.zeros(1, bool), places)
     if operand.dtype.kind == "c":
         parts = [round_(ops, each, places).value for each in (operand.real, operand.imag)]
         return ops.wrap(ops.builder.complex(*parts))

@@ -126,7 +126,7 @@ def vdot(ops: Operations, a: Any, b: Any) -> Tracer:
     lhs, rhs = ops.tracer(a).reshape(-1), ops.tracer(b).reshape(-1)
     if lhs.size != rhs.size:
         raise ValueError(f"cannot reshape array of size {rhs.size} into shape ({lhs.size},)")
-    return dot(ops, np.conjugate(lhs), rhs)
+    return dot(ops, lhs if lhs.dtype.kind != "c" else np.conjugate(lhs), rhs)
 
 
 def einsum(ops: Operations, subscripts: str, *operands: Any, optimize: Any = True) -> Tracer:
