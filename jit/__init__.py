@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from hlojit.runtime import set_threads
     from hlojit.tracing import (
         as_is,
+        associative_scan,
         cond,
         custom_call,
         fori_loop,
@@ -97,6 +98,7 @@ _HOME = (
         "put": "hlojit.placement",
         "ShapeDtypeStruct": "hlojit.tracing",
         "as_is": "hlojit.tracing",
+        "associative_scan": "hlojit.tracing",
         "clear_caches": "hlojit.tracing",
         "cond": "hlojit.tracing",
         "custom_call": "hlojit.tracing",
@@ -166,6 +168,7 @@ __all__ = [
     "UnsupportedError",
     "VerificationError",
     "as_is",
+    "associative_scan",
     "channel",
     "checkpoint",
     "clear_caches",

@@ -1,5 +1,6 @@
 """``@hlojit.jit``: plain NumPy functions, traced once per signature and compiled."""
 
+from hlojit.tracing.associative import associative_scan
 from hlojit.tracing.calls.descriptions import ShapeDtypeStruct
 from hlojit.tracing.calls.pytrees import register_dataclass, register_pytree
 from hlojit.tracing.control_flow import cond, fori_loop, map, scan, switch, while_loop
@@ -16,6 +17,7 @@ __all__ = [
     "Tracer",
     "TracingError",
     "as_is",
+    "associative_scan",
     "clear_caches",
     "cond",
     "custom_call",

@@ -21,6 +21,7 @@ from hlojit.tracing.calls.pytrees import object_advice, shortened
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.frames import Frame, recording
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.rewriting import substitute
 from hlojit.tracing.state import Form, Leaves, form_of, is_number_or_array, joined, require_alike, value_in
 from hlojit.tracing.tracer import Tracer
 
@@ -42,6 +43,7 @@ def cond(condition: Any, true_function: Callable[..., Any], false_function: Call
     if ops is None:
         return true_function(*operands) if condition else false_function(*operands)
     chosen = _truth(ops, condition, "cond")
+    true_function, false_function = substitute(true_function), substitute(false_function)
     return choose(
         ops, chosen, [lambda: true_function(*operands), lambda: false_function(*operands)], "the functions of cond"
     )
@@ -65,7 +67,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 
 def _call(branch: Callable[..., Any], operands: Sequence[Any]) -> Callable[[], Any]:
-    return lambda: branch(*operands)
+    rewritten = substitute(branch)
+    return lambda: rewritten(*operands)
 
 
 def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
@@ -81,7 +84,7 @@ def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], stat
             state = body(state)
         return state
     ops.mark()
-    return loop(ops, condition, body, state, "while_loop")
+    return loop(ops, substitute(condition), substitute(body), state, "while_loop")
 
 
 def fori_loop(start: Any, stop: Any, body: Callable[[Any, Any], Any], state: Any) -> Any:
@@ -94,6 +97,7 @@ def fori_loop(start: Any, stop: Any, body: Callable[[Any, Any], Any], state: Any
         return state
     ops.mark()
     start, stop = (_count(ops, each) for each in (start, stop))
+    body = substitute(body)
     low, high = (ops.ranges.of(ops.value(each, np.dtype(np.int64))) for each in (start, stop))
 
     def step(pair: Any) -> Any:
@@ -148,6 +152,7 @@ def scan(
             function, state, lambda number: unflatten(structure, [leaf[number] for leaf in leaves]), count, reverse
         )
     ops.mark()
+    function = substitute(function)
     arrays = [ops.tracer(leaf) for leaf in leaves]
 
     def at(number: Any) -> Any:
@@ -225,7 +230,8 @@ def _scanned(
 
 def map(function: Callable[[Any], Any], xs: Any) -> Any:
     """``np.stack([function(x) for x in xs])``, of each array that the function returns."""
-    return scan(lambda _, x: (None, function(x)), None, xs)[1]
+    called = function if _operations(xs) is None and Operations.in_work.get() is None else substitute(function)
+    return scan(lambda _, x: (None, called(x)), None, xs)[1]
 
 
 # ------------------------------------------------------------------------------------------------------ the machinery

@@ -296,3 +296,41 @@ def test_an_array_that_a_loop_hands_on_is_the_argument() -> None:
     with suppress(hlojit.HlojitError):
         hlojit.jit(function)(ours, 2)
         np.testing.assert_array_equal(ours, theirs)
+
+
+def clipped_step(state: Any, x: Any) -> Any:
+    if x > 0:
+        state = state + x
+    return state, state
+
+
+def capped(x: Any) -> Any:
+    while x > 10:
+        x = x / 2
+    return x
+
+
+def is_small(x: Any) -> Any:
+    return x < 100 and x > -100
+
+
+def doubled(i: Any, x: Any) -> Any:
+    return x * 2 if i < 3 else x
+
+
+def test_functions_that_are_given_may_branch_on_values() -> None:
+    x = np.array([1.0, -2.0, 30.0])
+    agree(lambda x: scan(clipped_step, np.float64(0), x), x)
+    agree(lambda x: map(capped, x), x)
+    agree(lambda x: cond(x[0] > 0, capped, doubled_once, x[2]), x)
+    agree(lambda x: while_loop(is_small, capped_product, x[2]), x)
+    agree(lambda x, n: fori_loop(0, n, doubled, x), x, 5)
+    agree(lambda x, n: switch(n, [capped, doubled_once], x[2]), x, 1)
+
+
+def doubled_once(x: Any) -> Any:
+    return x * 2 if x > 0 else x
+
+
+def capped_product(x: Any) -> Any:
+    return x * 3 if x < 50 else x + 1
