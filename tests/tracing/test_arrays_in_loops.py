@@ -1,4 +1,4 @@
-"""Arrays that a ``for`` updates in place (``a += ...``): a loop of the program, unless somebody else sees them."""
+"""Arrays that a loop updates in place (``a += ...``), whoever else sees them: a loop of the program."""
 
 from __future__ import annotations
 
@@ -86,8 +86,37 @@ def an_argument(x: Any) -> Any:
     return x[0]
 
 
-LOOPS = (alone, of_rows, nested)
-SEEN = (seen_by_a_name, seen_by_a_list, seen_by_a_view, one_array_of_two_names, rebound, an_argument)
+def descent(w: Any) -> Any:
+    x = np.arange(12.0).reshape(3, 4)
+    for _ in range(3000):
+        w -= 0.01 * x.T @ (x @ w - 1) / 3
+    return w.sum()
+
+
+def until(x: Any) -> Any:
+    rounds = 0
+    while x.sum() < 100:
+        x += 1
+        if rounds % 3 == 0:
+            x *= 1.01
+        rounds += 1
+    return rounds
+
+
+def update_and_rebind(x: Any) -> Any:
+    y = x
+    for i in range(ROUNDS):
+        if i % 50 == 0:
+            y = y * 0.5
+        y += 1
+    return y
+
+
+LOOPS = (
+    *(alone, of_rows, nested, seen_by_a_name, seen_by_a_list, one_array_of_two_names),
+    *(an_argument, descent, until),
+)
+SEEN = (seen_by_a_view, rebound, update_and_rebind)
 
 
 @pytest.mark.parametrize("function", [*LOOPS, *SEEN], ids=lambda each: each.__name__)
@@ -95,8 +124,8 @@ def test_as_numpy(function: Callable[..., Any]) -> None:
     mine, theirs = np.arange(4.0), np.arange(4.0)
     found, expected = hlojit.jit(function)(mine), function(theirs)
     for one, other in zip(*(each if isinstance(each, tuple) else (each,) for each in (found, expected)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-9)
-    np.testing.assert_allclose(mine, theirs, rtol=1e-9)
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("function", LOOPS, ids=lambda each: each.__name__)

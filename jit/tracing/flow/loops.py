@@ -67,10 +67,11 @@ class Loop:
         self.written: list[Storage] = []
         self.start: dict[str, Start] = {}
         self.unchanged: dict[str, Any] = {}
-        """Variables that only functions inside assign, as long as no call in the body has been seen to."""
+        """Variables that mostly stay what they are, as long as the body has not been seen to bind them: those that only functions
+        inside assign, and arrays that are updated in place."""
         for name, value in zip(site.names, state):
             if value is not UNDEFINED and (name in site.carried or name in site.live_after):
-                if name in site.by_calls:
+                if name in site.by_calls or (name in site.by_updates and _is_array(value)):
                     self.unchanged[name] = value
                 else:
                     self._begin(name, value)
@@ -318,6 +319,10 @@ def _within(builder: Builder, number: Value) -> Value:
     if producer is None or producer.name != "stablehlo.constant":
         return number
     return builder.insert(clone_instruction(producer, {})).result
+
+
+def _is_array(value: Any) -> bool:
+    return type(value) is Tracer and not value.is_scalar and value.weak is None
 
 
 def _kind(form: Form) -> Any:

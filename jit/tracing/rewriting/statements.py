@@ -317,6 +317,7 @@ class Statements:
             live_after=everything & self._liveness.after.get(node, everything),
             carried=everything & self._liveness.carried.get(node, frozenset()),
             by_calls=everything.difference(assigned([node])),
+            by_updates=everything.difference(assigned([node], updates=False)),
             exit_flag=self._jumps.flags.get(node, ""),
         )
 

@@ -32,11 +32,12 @@ def evaluated_at_once(node: ast.AST) -> list[ast.expr]:
     return found
 
 
-def assigned(nodes: Iterable[ast.AST]) -> list[str]:
-    """Variables of the function that the nodes bind or delete, in the order of their names."""
+def assigned(nodes: Iterable[ast.AST], *, updates: bool = True) -> list[str]:
+    """Variables of the function that the nodes bind or delete, in the order of their names; also by ``x += 1``, or not."""
     found: set[str] = set()
     nodes = list(nodes)
-    hidden = {
+    hidden = set() if updates else {id(each.target) for each in own_nodes(nodes) if isinstance(each, ast.AugAssign)}
+    hidden |= {
         id(name)
         for node in own_nodes(nodes)
         if isinstance(node, _COMPREHENSIONS)
