@@ -155,6 +155,12 @@ def redirect(item: Any, backend: str) -> bool:
 
 _REFUSED = "refused: "
 
+processors_only = pytest.mark.skipif(
+    os.environ.get("HLOJIT_BACKEND", "cpu") != "cpu",
+    reason="of memory and exceptions of a back end whose programs run in the caller's memory",
+)
+"""For cases that ask what only calls on a processor promise: no copies, donated memory, exceptions by their own class."""
+
 
 def refusal(error: BaseException | None, backend: str) -> str:
     """What the back end refused and why, if that is what an error is about: its own, its cause's, another process's."""

@@ -39,14 +39,18 @@ def text(size: int, op: str = "tanh") -> str:
 def test_growth(arguments: tuple[str, ...], bytes_each: int) -> None:
     """24.5 kB and 15.6 kB a program stayed once; kernels in the bounded cache are among the first figure.
 
-    It is 7.3 kB today, and 10 % more where other processes take memory meanwhile.
+    It is 7.3 kB today.  Where other processes take memory meanwhile it is read up to a megabyte too high, or too low, which of 250
+    programs is 4 kB each: what always stays is there in every one of several runs.
     """
     count = 250
-    done = subprocess.run(
-        [sys.executable, str(TOOL), str(count), *arguments], capture_output=True, text=True, check=True
-    )
-    each = int(done.stdout.split()[-3].replace(",", ""))
-    assert each < bytes_each, done.stdout
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, str(TOOL), str(count), *arguments], capture_output=True, text=True, check=True
+        )
+        each = int(done.stdout.split()[-3].replace(",", ""))
+        if each < bytes_each:
+            return
+    raise AssertionError(done.stdout)
 
 
 def fill_sessions() -> None:

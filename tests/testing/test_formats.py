@@ -20,7 +20,6 @@ from hlojit.ir.scalar import formats as rules
 from hlojit.ir.scalar import rounding
 from hlojit.lowering import elements, structure
 from hlojit.testing import exact
-from hlojit.tracing import decorator
 from hlojit.tracing.calls import arguments
 
 from .formats import fixed, plain
@@ -128,7 +127,9 @@ def test_constants_that_are_read_as_codes(monkeypatch: pytest.MonkeyPatch) -> No
 def test_arrays_of_a_format_that_jit_takes_for_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     right = arguments.as_array
     monkeypatch.setattr(
-        decorator, "as_array", lambda leaf: leaf.storage if isinstance(leaf, hlojit.Array) else right(leaf)
+        arguments,
+        "as_array",
+        lambda leaf, name: leaf.storage if isinstance(leaf, hlojit.Array) else right(leaf, name),
     )
     expect(check(plain(), "jit"), "in a jitted function")
 

@@ -19,6 +19,8 @@ import pytest
 from hlojit.ir.environment import tables
 from hlojit.runtime.dispatcher import answered, is_possible
 
+from tests.elsewhere import processors_only
+
 needs_native = pytest.mark.skipif(not is_possible(), reason="this Python's objects look different")
 
 Pair = namedtuple("Pair", "a b")
@@ -321,6 +323,7 @@ def test_written_arguments() -> None:
     np.testing.assert_array_equal(x, before)
 
 
+@processors_only
 @needs_native
 def test_donated_arguments() -> None:
     function = hlojit.jit(lambda x, y: x + y, donate_argnums=0)
@@ -349,6 +352,7 @@ def test_checks_that_fail() -> None:
     assert pick(x, np.array(2)) == 2
 
 
+@processors_only
 @needs_native
 def test_references() -> None:
     function = hlojit.jit(lambda d, n, *, k: {"a": d["x"][0] + n, "b": (d["x"][1], k)})

@@ -12,6 +12,8 @@ import pytest
 from hlojit.tracing import TracingError
 from hlojit.tracing.calls.arguments import as_arrays
 
+from tests.elsewhere import processors_only
+
 X = np.arange(6.0)
 
 
@@ -79,6 +81,7 @@ def test_arguments_are_not_copied(kind: Any) -> None:
     np.testing.assert_array_equal(hlojit.jit(lambda d: d["a"][0] + 1)({"a": [value]}), X + 1)
 
 
+@processors_only
 @pytest.mark.parametrize("kind", [np.asarray, Exported, Column])
 def test_calls_allocate_nothing_of_the_size_of_their_arguments(kind: Any) -> None:
     big = np.ones(1 << 18)
@@ -101,6 +104,7 @@ def test_results_go_on_without_a_copy() -> None:
     assert np.asarray(memoryview(made)).ctypes.data == made.ctypes.data
 
 
+@processors_only
 def test_a_donated_argument_is_the_result() -> None:
     x = np.ones(1000)
     where = x.ctypes.data

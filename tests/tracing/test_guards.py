@@ -343,3 +343,22 @@ def test_things_that_hold_each_other_are_looked_at_once() -> None:
 )
 def test_which_values_are_the_same(one: Any, other: Any, same: bool) -> None:
     assert is_same(one, other) == same
+
+
+def test_a_list_that_several_functions_write_while_they_are_traced_is_no_state_of_theirs() -> None:
+    log: list[str] = []
+
+    @hlojit.jit
+    def f(x: Any) -> Any:
+        log.append("f")
+        return x + 1
+
+    @hlojit.jit
+    def g(x: Any) -> Any:
+        log.append("g")
+        return x * 2
+
+    for _ in range(3):
+        f(X)
+        g(X)
+    assert log == ["f", "g"]

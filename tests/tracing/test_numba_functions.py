@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from hlojit.tracing.errors import TracingError
 
+from tests.elsewhere import processors_only
+
 numba = pytest.importorskip("numba")
 njit: Callable[[Callable[..., Any]], Any] = numba.njit
 
@@ -271,6 +273,7 @@ def test_what_is_written_is_one_arguments_memory() -> None:
         hlojit.jit(lambda x, out: doubled(x, out))(np.arange(3.0), locked)
 
 
+@processors_only
 def test_results_of_declared_shapes() -> None:
     def call(x):
         return hlojit.numba_call(twice_and_sum, x, shape=(3,))
@@ -291,6 +294,7 @@ def test_results_of_declared_shapes() -> None:
         hlojit.numba_call(len, np.arange(3.0), shape=())
 
 
+@processors_only
 def test_results_that_are_views_are_refused() -> None:
     behind, both = njit(lambda x: x[1:]), njit(lambda x: twins(x.copy()))
     calls = (
@@ -314,6 +318,7 @@ def picky(x):
     return x[int(x[0])]
 
 
+@processors_only
 def test_exceptions_are_those_of_the_function() -> None:
     division, pick = hlojit.jit(lambda x: halved(x[0], x[1])), hlojit.jit(lambda x: picky(x))
     assert division(np.array([1.0, 4.0])) == 0.25
@@ -390,6 +395,7 @@ def test_threads_from_a_cold_start() -> None:
         np.testing.assert_array_equal(out, np.full(5, 2.0 * n))
 
 
+@processors_only
 @pytest.mark.slow
 def test_memory_of_results_is_given_back() -> None:
     from numba.core.runtime import _nrt_python, rtsys

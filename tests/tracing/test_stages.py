@@ -14,6 +14,8 @@ import pytest
 from hlojit import ShapeDtypeStruct
 from hlojit.tracing import TracingError
 
+from tests.elsewhere import processors_only
+
 X = np.arange(12.0).reshape(3, 4)
 
 
@@ -168,6 +170,7 @@ def test_written_arguments_and_layouts() -> None:
             compiled(other)
 
 
+@processors_only
 def test_costs_and_memory() -> None:
     f = hlojit.jit(lambda x: (np.sin(x) + 1) * 2)
     lowered = f.lower(ShapeDtypeStruct((1000,), "f8"))

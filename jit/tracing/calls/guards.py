@@ -95,12 +95,16 @@ class Guards:
         return next((path for content, path in self.held if not content.holds()), None)
 
     def settle(self) -> None:
-        """Take what a function has put into lists, dictionaries and sets while it was traced for what they hold."""
+        """What a function does to lists, dictionaries and sets while it is traced is done once, and no change of them.
+
+        A list that it has changed is a log, which others may write, too: it is not looked at any more.
+        """
         self.held = [
             Held(_content(held.content.of), held.path)
-            if isinstance(held.content, (Elements, Items, Members)) and not held.content.holds()
+            if isinstance(held.content, (Items, Members)) and not held.content.holds()
             else held
             for held in self.held
+            if not isinstance(held.content, Elements) or held.content.holds()
         ]
         self.broken_by = self.changed()
 
