@@ -43,7 +43,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     meets, and arithmetic among such numbers is Python's.
     """
 
-    __slots__ = ("context", "is_scalar", "weak", "window")
+    __slots__ = ("__weakref__", "context", "is_scalar", "weak", "window")
     __array_priority__ = 1000
 
     def __init__(self, window: View, context: Any, *, is_scalar: bool = False, weak: type | None = None):

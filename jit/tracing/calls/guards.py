@@ -191,7 +191,7 @@ class _Walk:
             self._object(value, path)
 
     def _function(self, function: FunctionType, path: str) -> None:
-        if not _is_the_users(function.__module__) or function.__code__.co_filename.startswith(_LIBRARIES):
+        if not is_the_users(function.__module__) or function.__code__.co_filename.startswith(_LIBRARIES):
             # A library's decorator or transformation may hold a function of the user's.
             inner = [contents_of(cell) for cell in function.__closure__ or ()]
             self._waiting += (
@@ -216,7 +216,7 @@ class _Walk:
         self._waiting += ((each, f"a default of {function.__name__}") for each in _defaults(function))
 
     def _module(self, module: ModuleType, path: str) -> None:
-        if _is_the_users(module.__name__):
+        if is_the_users(module.__name__):
             self._attributes(vars(module), path)
 
     def _attributes(self, mapping: Mapping[str, Any], path: str) -> None:
@@ -229,7 +229,7 @@ class _Walk:
     def _class(self, kind: type, path: str, *, is_called: bool) -> None:
         """The members that code mentions, and special methods: of those that make objects only where objects may be made."""
         for each in kind.__mro__:
-            if not _is_the_users(each.__module__):
+            if not is_the_users(each.__module__):
                 continue
             for name, member in vars(each).items():
                 if name in self._known:
@@ -243,7 +243,7 @@ class _Walk:
     def _object(self, value: Any, path: str) -> None:
         kind = type(value)
         attributes = getattr(value, "__dict__", None)
-        if _is_the_users(kind.__module__) or (kind.__module__, kind.__name__) in _NAMESPACES:
+        if is_the_users(kind.__module__) or (kind.__module__, kind.__name__) in _NAMESPACES:
             if type(attributes) is dict:
                 self._attributes(attributes, path)
                 self._hidden_by_nothing(kind, attributes, path)
@@ -284,7 +284,7 @@ def _defaults(function: FunctionType) -> Iterator[Any]:
     yield from (function.__kwdefaults__ or {}).values()
 
 
-def _is_the_users(module: object) -> bool:
+def is_the_users(module: object) -> bool:
     """Whether what a module of this name holds is the user's own, and no library's."""
     name = str(module)
     if name.partition(".")[0] in ("hlojit", "builtins"):

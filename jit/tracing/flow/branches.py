@@ -10,17 +10,19 @@ from hlojit.ir.blocks import Block
 from hlojit.ir.graph import Value
 from hlojit.ir.passes.graph_facts import has_own_effect
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.flow.changes import Changes
+from hlojit.tracing.flow.entangled import marks, repeated
 from hlojit.tracing.flow.joining import (
     Carried,
     Ending,
     guard,
-    is_same,
     note_aliases,
     note_shared,
     outer_of,
     storages_of,
     tracers_of,
 )
+from hlojit.tracing.flow.journal import is_same
 from hlojit.tracing.flow.regions import behind, code_of, region
 from hlojit.tracing.rewriting import RETURN_VALUE, RETURNED, UNDEFINED, VALUE, Site, State
 from hlojit.tracing.tracer import Tracer
@@ -34,7 +36,7 @@ def branches(runtime: TracedRuntime, site: Site, condition: Any, before: State) 
     chosen = runtime.truth(site, condition)
     endings = []
     for _ in range(2):
-        with region(runtime, Block(())) as made:
+        with region(runtime, site, Block(())) as made:
             after = yield before
             ending = Ending(made, _relevant(site, after))
             if not made.ended:
@@ -49,7 +51,7 @@ def expression(runtime: TracedRuntime, site: Site, condition: Any) -> Generator[
     chosen = runtime.truth(site, condition)
     endings = []
     for first in (True, False):
-        with region(runtime, Block(())) as made:
+        with region(runtime, site, Block(())) as made:
             value = yield first
             ending = Ending(made, {VALUE: value})
             if not made.ended:
@@ -63,7 +65,7 @@ def short_circuit(runtime: TracedRuntime, site: Site, first: Any, *, is_and: boo
     decides = runtime.truth(site, first)
     endings = []
     for runs in (is_and, not is_and):
-        with region(runtime, Block(())) as made:
+        with region(runtime, site, Block(())) as made:
             value = (yield True) if runs else first
             ending = Ending(made, {VALUE: value})
             if not made.ended:
@@ -96,7 +98,9 @@ def join(
         return none
     kept: dict[str, Any] = {}
     carried: list[Carried] = []
-    for name in endings[0].values if alive else ():
+    changes = Changes(runtime.ops, endings)
+    before = {**before, **changes.before}
+    for name in endings[0].values:
         values = [each.values[name] for each in alive]
         bound = [value for value in values if value is not UNDEFINED]
         if not bound:
@@ -114,7 +118,22 @@ def join(
                 f"{site} {site.label(name)} is bound on one path only, and used behind it; give it a value before"
             )
         carried.append(each)
-    return kept | _carry(runtime, site, chosen, endings, carried)
+    found = kept | _carry(runtime, site, chosen, endings, carried)
+    _note_containers(runtime, site, alive, {each.name: found[each.name] for each in carried})
+    changes.put(found)
+    return found
+
+
+def _note_containers(runtime: TracedRuntime, site: Site, alive: Sequence[Ending], made: Mapping[str, Any]) -> None:
+    """Note which containers in carried variables are several now, and one on a path."""
+    # Two names of one object are one variable.
+    unique = {id(value): name for name, value in made.items()}.values()
+    copies = {name: marks(made[name]) for name in unique}
+    for ending in alive:
+        runtime.entangled.shared(site, repeated(ending.containers, copies), copies)
+        for name in copies.keys() & ending.containers.keys():
+            pairs = zip(ending.containers[name], copies[name])
+            runtime.entangled.copied(site, name, (pair for pair in pairs if ending.region.known.has(pair[0].identity)))
 
 
 def _carry(

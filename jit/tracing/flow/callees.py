@@ -6,11 +6,14 @@ and SciPy's; and the user's functions, rewritten.
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import functools
+import heapq
+import operator
 import warnings
 from collections.abc import Callable
-from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
+from types import BuiltinMethodType, FunctionType, MethodDescriptorType, MethodType, ModuleType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -31,6 +34,13 @@ from hlojit.tracing.tracer import Tracer
 
 _MOST_SORTED: Final = 256
 """Numbers that ``sorted`` takes apart."""
+
+_CHANGING_FIRST: Final = CHANGING | {"__setattr__", "__delattr__", "__ior__", "__imul__"}
+_CHANGERS: Final = frozenset({
+    builtins.setattr, builtins.delattr, operator.setitem, operator.delitem, operator.iadd, operator.iconcat, operator.imul,
+    operator.ior, heapq.heappush, heapq.heappop, heapq.heapify, heapq.heapreplace, heapq.heappushpop, bisect.insort_left,
+    bisect.insort_right,
+})  # fmt: skip
 
 if TYPE_CHECKING:
     from hlojit.tracing.flow.runtime import TracedRuntime
@@ -64,6 +74,8 @@ def stand_in(runtime: TracedRuntime, site: Site, function: Any) -> Callable[...,
         owner = function.__self__
         if is_opaque(owner) and not _is_users(function):
             runtime.require_own(site, owner)
+    if _changes_its_first(function):
+        return functools.partial(_with_change, runtime, site, function)
     if isinstance(function, BuiltinMethodType):
         return _method(runtime, site, function)
     if is_numpys_file(site.file) and _is_partition(function):
@@ -74,6 +86,22 @@ def stand_in(runtime: TracedRuntime, site: Site, function: Any) -> Callable[...,
         return functools.partial(_of_numpy, runtime.ops, function)
     replaced = replacement_for(function)
     return substitute(function) if replaced is None else replaced
+
+
+def _changes_its_first(function: Any) -> bool:
+    """Functions of libraries, and methods by their class, that change what they are given first."""
+    if type(function) in (MethodDescriptorType, WrapperDescriptorType):
+        return function.__name__ in _CHANGING_FIRST
+    try:
+        return function in _CHANGERS
+    except TypeError:
+        return False
+
+
+def _with_change(runtime: TracedRuntime, site: Site, function: Any, thing: Any, *arguments: Any, **named: Any) -> Any:
+    if type(thing) is not Tracer:
+        runtime.change(site, thing)
+    return function(thing, *arguments, **named)
 
 
 def _of_numpys_code(function: Any) -> Callable[..., Any] | None:
@@ -120,7 +148,7 @@ def _method(runtime: TracedRuntime, site: Site, function: Any) -> Callable[..., 
         return functools.partial(_method_of_text, runtime.ops, function)
     if isinstance(owner, CONTAINERS):
         if function.__name__ in CHANGING:
-            runtime.require_own(site, owner)
+            runtime.change(site, owner)
     elif type(owner) is np.ndarray and function.__name__ in ("copy", "astype"):
         return functools.partial(arrays.made, runtime.ops, function)
     replaced: Callable[..., Any] | None = replacement_for(function)

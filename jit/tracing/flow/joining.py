@@ -12,6 +12,8 @@ from hlojit.tracing.arrays.storage import Storage, View
 from hlojit.tracing.calls.containers import is_parted, unflatten
 from hlojit.tracing.calls.pytrees import object_advice
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.flow.entangled import Mark, marks
+from hlojit.tracing.flow.journal import is_same
 from hlojit.tracing.flow.regions import Region
 from hlojit.tracing.frames import Frame
 from hlojit.tracing.operations import Operations
@@ -32,6 +34,8 @@ class Ending:
     values: dict[str, Any]
     leaves: dict[str, Leaves] = field(default_factory=dict)
     forms: dict[str, list[Form]] = field(default_factory=dict)
+    containers: dict[str, list[Mark]] = field(default_factory=dict)
+    """Those in a variable that can be changed."""
 
     def bound(self, ops: Operations, name: str) -> Value:
         """Whether a variable is bound on this path, in the region's own block."""
@@ -47,19 +51,20 @@ class Ending:
 
     def look(self, ops: Operations) -> None:
         """Flatten the values while the region is recorded: its lists may be changed later."""
-        for name, value in self.values.items():
-            if value is not UNDEFINED:
-                self.leaves[name] = Leaves(value)
-                self.forms[name] = [form_of(ops, leaf) for leaf in self.leaves[name].traced]
+        for name, value in list(self.values.items()):
+            self.take(ops, name, value)
+        for entry in self.region.journal.entries.values():
+            entry.see()
+            for key in entry.changed:
+                self.take(ops, entry.slot(key), entry.after[key])
 
-
-def is_same(a: Any, b: Any) -> bool:
-    """Whether two values are one object, or constants that nothing tells apart."""
-    if a is b:
-        return True
-    if type(a) is not type(b) or type(a) not in (bool, int, float, complex, str, bytes):
-        return False
-    return bool(a == b) and repr(a) == repr(b)
+    def take(self, ops: Operations, name: str, value: Any) -> None:
+        """What a variable, or one of a thing's contents, is at the end."""
+        self.values[name] = value
+        if value is not UNDEFINED:
+            self.leaves[name] = Leaves(value)
+            self.forms[name] = [form_of(ops, leaf) for leaf in self.leaves[name].traced]
+            self.containers[name] = marks(value)
 
 
 @final
@@ -134,6 +139,7 @@ class Start:
         self.forms = [form_of(ops, leaf) for leaf in self.leaves.traced]
         self.storages = storages_of(self.leaves)
         self.outer = outer_of(self.leaves)
+        self.containers = marks(value)
         carries, ops.carries = ops.carries, True
         own = [
             leaf if storage is None else ops.wrap(leaf.value, form.strides)

@@ -12,17 +12,19 @@ from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.arrays.storage import Storage
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.flow.changes import Changing
+from hlojit.tracing.flow.entangled import Mark, Repeated, marks, repeated
 from hlojit.tracing.flow.joining import (
     Carried,
     Ending,
     Start,
     guard,
-    is_same,
     note_aliases,
     note_shared,
     outer_of,
     storages_of,
 )
+from hlojit.tracing.flow.journal import is_same
 from hlojit.tracing.flow.regions import CODE_TYPE, Region, behind, code_of, region
 from hlojit.tracing.rewriting import RETURN_VALUE, UNDEFINED, RunBody, Site, State
 from hlojit.tracing.state import Form
@@ -75,6 +77,10 @@ class Loop:
                     self.unchanged[name] = value
                 else:
                     self._begin(name, value)
+        self.repeated: set[Repeated] = set()
+        """Containers that several variables hold at the end of a round."""
+        self.things: dict[int, Changing] = {}
+        """What the body changes in lists, dictionaries and objects of outside."""
 
     def _begin(self, name: str, value: Any) -> None:
         start = self.start[name] = Start(self.ops, value)
@@ -91,7 +97,9 @@ class Loop:
         ``settle``: variables whose type changes take one that holds both, else ``Unsettled`` is raised, as it is of a body of
         at most ``large`` instructions.
         """
-        for _ in range(ROUNDS + len(self.site.names)):
+        tries = 0
+        while tries < ROUNDS + len(self.site.names) + sum(len(each.slots) for each in self.things.values()):
+            tries += 1
             checks = len(self.ops.checks.made)
             body = yield from self._body(step)
             if large and sum(1 for _ in body.block) <= large:
@@ -111,7 +119,7 @@ class Loop:
         block = Block([_TRUTH, *types, CODE_TYPE])
         values = iter(block.arguments[1:])
         extras = [next(values) for _ in self.extras]
-        with region(self.runtime, block) as made:
+        with region(self.runtime, self.site, block) as made:
             own: dict[str, Any] = {}
             tracers: dict[str, list[Tracer]] = {}
             for name, each in self.carried.items():
@@ -123,6 +131,9 @@ class Loop:
             given = {storage: next(values) for storage in self.written}
             for storage, value in given.items():
                 self.ops.store(storage, value)
+            self._entangle(own)
+            for thing in self.things.values():
+                thing.begin(made.journal, own)
             arrays = [each.window.storage for several in tracers.values() for each in several if not each.is_scalar]
             state = self._passed(own)
             del own, tracers
@@ -173,7 +184,37 @@ class Loop:
         for name in self.site.names:
             if self._takes_up(name, body.ending, settle):
                 changed = True
+        changed = self._take_changes(body.ending, settle) or changed
+        return self._shares(body.ending) or changed
+
+    def _take_changes(self, ending: Ending, settle: bool) -> bool:
+        """Take up what the body changes in things of outside."""
+        changed = False
+        for key, entry in ending.region.journal.entries.items():
+            thing = self.things.setdefault(key, Changing(entry))
+            for name, value in thing.new(entry).items():
+                self._begin(name, value)
+                changed = True
+            for name, part in thing.slots.items():
+                if name not in ending.values:
+                    ending.take(self.ops, name, entry.after[part])
+                changed = self._widens(name, ending, settle) or changed
         return changed
+
+    def _shares(self, ending: Ending) -> bool:
+        """Take up which variables hold one container at the end of a round."""
+        new = repeated(ending.containers, self.carried) - self.repeated
+        self.repeated |= new
+        return bool(new)
+
+    def _entangle(self, made: Mapping[str, Any]) -> dict[str, list[Mark]]:
+        """Containers of variables are made anew, in the body and behind it."""
+        copies, start = {name: marks(value) for name, value in made.items()}, self.start
+        for name in copies.keys() & start.keys():
+            self.runtime.entangled.copied(self.site, name, zip(start[name].containers, copies[name]))
+        begun = repeated({name: each.containers for name, each in start.items()}, copies)
+        self.runtime.entangled.shared(self.site, self.repeated | begun, copies)
+        return copies
 
     def _takes_up(self, name: str, ending: Ending, settle: bool) -> bool:
         site = self.site
@@ -191,18 +232,22 @@ class Loop:
                 return False
             known.may_be_unbound = True
             return True
-        leaves, forms = ending.leaves[name], ending.forms[name]
-        if known is None:
-            if not settle:
-                raise Unsettled
-            self.carried[name] = Carried(name, site, [leaves], [forms])
-            if name != RETURN_VALUE:
-                if not forms:
-                    raise TracingError(f"{site} {site.label(name)} is bound in the loop only; give it a value before")
-                self.carried[name].may_be_unbound = True
-            return True
+        if known is not None:
+            return self._widens(name, ending, settle)
+        if not settle:
+            raise Unsettled
+        self.carried[name] = Carried(name, site, [ending.leaves[name]], [ending.forms[name]])
+        if name != RETURN_VALUE:
+            if not ending.forms[name]:
+                raise TracingError(f"{site} {site.label(name)} is bound in the loop only; give it a value before")
+            self.carried[name].may_be_unbound = True
+        return True
+
+    def _widens(self, name: str, ending: Ending, settle: bool) -> bool:
+        """Have what is carried hold what a round leaves, too."""
+        known = self.carried[name]
         try:
-            wider = Carried(name, site, [known.first, leaves], [known.forms, forms])
+            wider = Carried(name, self.site, [known.first, ending.leaves[name]], [known.forms, ending.forms[name]])
         except TracingError:
             if not settle:
                 raise Unsettled from None
@@ -259,8 +304,19 @@ class Loop:
         if not runs or body.passes_on:
             self._note_start(tracers)
         self._note_end(tracers, body)
+        self._put(found, body.ending)
         live = self.site.live_after
         return tuple(found.get(name, UNDEFINED) if name in live else UNDEFINED for name in self.site.names)
+
+    def _put(self, found: Mapping[str, Any], ending: Ending) -> None:
+        """Have things of outside hold what the loop leaves."""
+        copies = self._entangle({name: found[name] for name in self.carried})
+        for name in copies.keys() & ending.containers.keys():
+            pairs = zip(ending.containers[name], copies[name])
+            known = (pair for pair in pairs if ending.region.known.has(pair[0].identity))
+            self.runtime.entangled.copied(self.site, name, known)
+        for thing in self.things.values():
+            thing.put(found)
 
     def _bound_before(self, name: str) -> Value:
         start = self.start.get(name)

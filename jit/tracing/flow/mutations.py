@@ -1,19 +1,19 @@
 """Changes of Python's own objects in a branch or in the body of a loop.
 
-The program cannot undo ``names.append(x)`` where the branch is not taken, nor repeat it with each iteration.  Lists,
-dictionaries and objects that were there before a region was entered must not be changed in it; those that the region makes are
-its own.
+The program cannot undo ``names.append(x)`` where the branch is not taken, nor repeat it with each iteration.  What was there
+before a region was entered is changed by way of its journal, or not at all; what the region makes is its own.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, final
 
 import numpy as np
+from hlojit.tracing.calls.pytrees import cached_names
 from hlojit.tracing.rewriting import is_library
 from hlojit.tracing.rewriting.plan import HOOKS
 from hlojit.tracing.tracer import Tracer
@@ -37,9 +37,31 @@ class Known:
         self._identities = identities
         self._kept = kept
         """Held, so that no new object takes an identity."""
+        self._held = [_identities(thing) for thing in kept]
 
     def __contains__(self, thing: object) -> bool:
-        return self._identities is None or id(thing) in self._identities
+        return self.has(id(thing))
+
+    def has(self, identity: int) -> bool:
+        """Whether what has this identity is among it."""
+        return self._identities is None or identity in self._identities
+
+    @property
+    def is_all(self) -> bool:
+        """Whether there is so much that everything counts as known."""
+        return self._identities is None
+
+    def changed(self) -> Iterator[Any]:
+        """Containers that hold other things now than they did then; what is only computed once and kept is no change."""
+        for thing, held in zip(self._kept, self._held):
+            if held is not None and held != _identities(thing) and not self._is_cache(thing, len(held)):
+                yield thing
+
+    def _is_cache(self, thing: Any, parts: int) -> bool:
+        """Whether all that is new are values of cached properties."""
+        owner = next((each for each in self._kept if getattr(each, "__dict__", None) is thing), None)
+        new = [*thing][parts // 2 :] if isinstance(thing, dict) else []
+        return owner is not None and bool(new) and set(new) <= set(cached_names(type(owner)))
 
     @classmethod
     def now(cls) -> Known:
@@ -57,6 +79,26 @@ class Known:
             kept.append(thing)
             open_ += _parts(thing)
         return cls(found, kept)
+
+
+def named_in_frames(thing: Any) -> str:
+    """What the innermost function of the user's calls it; empty if it has no name there."""
+    for frame in _frames():
+        variables = frame.f_locals
+        name = next((name for name, value in variables.items() if value is thing), "")
+        _forget(frame, variables)
+        if name:
+            return name
+    return ""
+
+
+def _identities(thing: Any) -> Sequence[int] | None:
+    """Of what a container holds; None of what is no container that can be changed."""
+    if not isinstance(thing, CONTAINERS):
+        return None
+    if isinstance(thing, (set, bytearray)) or len(thing) > _MOST:
+        return (len(thing),)
+    return [*map(id, thing), *(map(id, thing.values()) if isinstance(thing, dict) else ())]
 
 
 _PLAIN: Final = (str, bytes, int, float, complex, bool, type(None), np.ndarray, np.generic, np.dtype, ModuleType, type)
@@ -78,11 +120,15 @@ def _variables(frame: FrameType) -> Iterator[Any]:
     if frame.f_code.co_flags & 1:
         variables = frame.f_locals
         yield from list(variables.values())
-        if type(variables) is dict and HOOKS in frame.f_code.co_freevars:
-            # Before Python 3.13 the dictionary stays with the frame, and would keep arrays alive.
-            variables.clear()
+        _forget(frame, variables)
     globals_ = frame.f_globals
     yield from [globals_[name] for name in frame.f_code.co_names if name in globals_]
+
+
+def _forget(frame: FrameType, variables: Mapping[str, Any]) -> None:
+    """Before Python 3.13 the dictionary of variables stays with the frame, and would keep arrays alive."""
+    if type(variables) is dict and HOOKS in frame.f_code.co_freevars:
+        variables.clear()
 
 
 def _parts(thing: Any) -> Iterator[Any]:
@@ -96,7 +142,9 @@ def _parts(thing: Any) -> Iterator[Any]:
         if not is_library(thing):
             yield from [each.cell_contents for each in thing.__closure__ or () if _is_bound(each)]
     elif type(thing).__module__.partition(".")[0] not in ("hlojit", "numpy", "numba", "llvmlite"):
-        yield from getattr(thing, "__dict__", {}).values()
+        attributes = getattr(thing, "__dict__", None)
+        if attributes is not None:
+            yield attributes
 
 
 def _is_bound(cell: Any) -> bool:

@@ -12,9 +12,11 @@ from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.checks import Checks
 from hlojit.tracing.flow.failures import note_unknown_path
+from hlojit.tracing.flow.journal import Journal
 from hlojit.tracing.flow.mutations import Known
 from hlojit.tracing.frames import Frame, recording
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.rewriting import Site
 
 if TYPE_CHECKING:
     from hlojit.tracing.flow.runtime import TracedRuntime
@@ -26,27 +28,38 @@ CODE_TYPE = tensor((), "i32")
 class Region:
     """A path through a construct."""
 
-    def __init__(self, frame: Frame, known: Known):
+    def __init__(self, site: Site, frame: Frame, known: Known, labels: dict[int, str]):
+        self.site = site
         self.frame = frame
         self.known = known
         """The objects of Python that there were before."""
+        self.journal = Journal(labels)
+        """Those of them that it changes."""
         self.ended = False
         """Whether it has come to a ``raise``: nothing follows, and its state means nothing."""
 
+    def require_noted(self, runtime: TracedRuntime) -> None:
+        """Raise ``TracingError`` of what was changed unseen, by a library's function or by reading it."""
+        for thing in self.known.changed():
+            if id(thing) not in self.journal.entries:
+                runtime.refuse_change(self.site, thing)
+
 
 @contextmanager
-def region(runtime: TracedRuntime, block: Block) -> Iterator[Region]:
+def region(runtime: TracedRuntime, site: Site, block: Block) -> Iterator[Region]:
     """Record into a block; ``runtime.regions`` holds it meanwhile."""
-    with recording(runtime.ops, block) as frame:
-        made = Region(frame, Known.now())
+    with recording(runtime.ops, block) as frame, runtime.entangled.region():
+        made = Region(site, frame, Known.now(), runtime.labels)
         runtime.regions.append(made)
         try:
             yield made
+            made.require_noted(runtime)
         except Exception as error:
             note_unknown_path(error)
             raise
         finally:
             runtime.regions.pop()
+            made.journal.restore()
 
 
 @contextmanager

@@ -179,7 +179,7 @@ def _round_unless(
     left = runtime.truth(site, flag)
     endings = []
     for runs in (False, True):
-        with region(runtime, Block(())) as made:
+        with region(runtime, site, Block(())) as made:
             after = (yield RunBody(_begun(site, state), item)) if runs else state
             values = {
                 name: value for name, value in zip(site.names, after) if name in site.carried or name in site.live_after

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final
+from types import MappingProxyType, ModuleType
+from typing import Any, Final, NoReturn
 
 import numpy as np
 from hlojit.ir.graph import Value
 from hlojit.tracing import texts
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow import branches, callees, rounds
+from hlojit.tracing.flow.entangled import Entangled
+from hlojit.tracing.flow.journal import thing_of
 from hlojit.tracing.flow.membership import contains
 from hlojit.tracing.flow.mutations import CONTAINERS
 from hlojit.tracing.flow.never import NEVER, AlwaysRaises
@@ -49,6 +51,9 @@ class TracedRuntime(PythonRuntime):
         """Loops whose rounds are traced one by one, and why they cannot be compiled as loops."""
         self.regions: list[Region] = []
         """The regions that are recorded for constructs, innermost last."""
+        self.entangled = Entangled()
+        self.labels: dict[int, str] = {}
+        """How messages call the things that regions change, by their identities."""
         self.calls: list[FunctionInfo] = []
         """The functions that are running, innermost last."""
 
@@ -152,9 +157,9 @@ class TracedRuntime(PythonRuntime):
         return callees.stand_in(self, site, function)
 
     def target(self, site: Site, value: Any) -> Any:
-        """Refuses to change objects of outside in a part that may not run, or that runs more than once."""
+        """Notes what objects of outside hold, in a part that may not run, or that runs more than once."""
         if type(value) is not Tracer:
-            self.require_own(site, value)
+            self.change(site, value)
         return value
 
     def enter_try(self, site: Site, handled: Callable[[], Sequence[Any]]) -> None:
@@ -178,16 +183,38 @@ class TracedRuntime(PythonRuntime):
     def aug_assign(self, site: Site, operator: Callable[[Any, Any], Any], value: Any, operand: Any) -> Any:
         """Python's."""
         if isinstance(value, CONTAINERS):
-            self.require_own(site, value)
+            self.change(site, value)
         return operator(value, operand)
 
+    def change(self, site: Site, value: Any) -> None:
+        """Asked before an object is changed: notes what it holds, in each region around that it was there before."""
+        self.entangled.require_alone(value)
+        if not self.regions:
+            return
+        if isinstance(value, (type, ModuleType)):
+            self.refuse_change(site, value)
+        known = self.regions[-1].known
+        if value not in known:
+            return
+        thing = thing_of(value)
+        if thing is None or known.is_all:
+            self.refuse_change(site, value)
+        for region in reversed(self.regions):
+            if value not in region.known:
+                break
+            region.journal.note(site, value, thing)
+
     def require_own(self, site: Site, value: Any) -> None:
-        """Raise where an object is changed that was there before the innermost part that is taken over."""
+        """Raise where an object may be changed, unseen, that was there before the innermost part that is taken over."""
         if self.regions and value in self.regions[-1].known:
-            raise TracingError(
-                f"{site} this changes a {type(value).__name__} that was there before a branch or loop on traced values, which "
-                "a compiled function cannot undo or repeat; bind a variable to a new one, or use an array"
-            )
+            self.refuse_change(site, value)
+
+    def refuse_change(self, site: Site, value: Any) -> NoReturn:
+        """Of what cannot be undone."""
+        raise TracingError(
+            f"{site} this changes a {type(value).__name__} that was there before a branch or loop on traced values, which "
+            "a compiled function cannot undo or repeat; bind a variable to a new one, or use an array"
+        )
 
     # ---------------------------------------------------------------- exceptions
 

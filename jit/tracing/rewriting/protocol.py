@@ -122,6 +122,9 @@ class Site:
         """How messages call one of ``names``."""
         if name == RETURN_VALUE:
             return "the returned value"
+        if not name.isidentifier():
+            # What a list, a dictionary or an object holds.
+            return name
         if not name.startswith("_hlojit_"):
             return f"the variable {name!r}"
         return "the value" if name == VALUE else f"whether {self.function} has returned"
