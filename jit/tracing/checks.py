@@ -98,13 +98,17 @@ class Checks:
         self._fail_where(builder, bad, Check(error, message, place_of(builder.location)))
 
     def add_exception(
-        self, builder: Builder, exception: BaseException, noted: Callable[[int], Value] | None = None
+        self,
+        builder: Builder,
+        exception: BaseException,
+        noted: Callable[[int], Value] | None = None,
+        place: Place | None = None,
     ) -> None:
-        """Raise this where the program comes here.
+        """Raise this where the program comes here; without a ``place`` that is the line that is traced.
 
         ``noted`` builds, for the number of the check, the number under which the call finds values that it is raised with.
         """
-        check = Check(Exception, "", place_of(builder.location), exception)
+        check = Check(Exception, "", place or place_of(builder.location), exception)
         if noted is None:
             self._fail_where(builder, builder.constant(np.bool_(True)), check)
             return

@@ -77,6 +77,7 @@ class Loop:
                     self.unchanged[name] = value
                 else:
                     self._begin(name, value)
+        self.runs = False
         self.repeated: set[Repeated] = set()
         """Containers that several variables hold at the end of a round."""
         self.things: dict[int, Changing] = {}
@@ -97,6 +98,7 @@ class Loop:
         ``settle``: variables whose type changes take one that holds both, else ``Unsettled`` is raised, as it is of a body of
         at most ``large`` instructions.
         """
+        self.runs = runs
         tries = 0
         while tries < ROUNDS + len(self.site.names) + sum(len(each.slots) for each in self.things.values()):
             tries += 1
@@ -119,7 +121,7 @@ class Loop:
         block = Block([_TRUTH, *types, CODE_TYPE])
         values = iter(block.arguments[1:])
         extras = [next(values) for _ in self.extras]
-        with region(self.runtime, self.site, block) as made:
+        with region(self.runtime, self.site, block, may_end=not self.runs) as made:
             own: dict[str, Any] = {}
             tracers: dict[str, list[Tracer]] = {}
             for name, each in self.carried.items():
@@ -282,8 +284,11 @@ class Loop:
             builder.return_(going, *extras, *values, *([code_of(ops, body.frame)] if has_code else []))
         ops.builder.location = location
         start = [condition, *self.extras]
+        # Whether a variable is bound is carried as well: it is not asked here.
+        carries, ops.carries = ops.carries, True
         for name, each in self.carried.items():
             start += each.values(ops, self.start[name].leaves if name in self.start else None)
+        ops.carries = carries
         start += [self._bound_before(name) for name in self._guarded]
         start += [storage.value for storage in self.written]
         if has_code:

@@ -28,13 +28,15 @@ CODE_TYPE = tensor((), "i32")
 class Region:
     """A path through a construct."""
 
-    def __init__(self, site: Site, frame: Frame, known: Known, labels: dict[int, str]):
+    def __init__(self, site: Site, frame: Frame, known: Known, labels: dict[int, str], *, may_end: bool):
         self.site = site
         self.frame = frame
         self.known = known
         """The objects of Python that there were before."""
         self.journal = Journal(labels)
         """Those of them that it changes."""
+        self.may_end = may_end
+        """Whether it may not run, so that what it raises is raised where it does."""
         self.ended = False
         """Whether it has come to a ``raise``: nothing follows, and its state means nothing."""
 
@@ -46,10 +48,10 @@ class Region:
 
 
 @contextmanager
-def region(runtime: TracedRuntime, site: Site, block: Block) -> Iterator[Region]:
+def region(runtime: TracedRuntime, site: Site, block: Block, *, may_end: bool = True) -> Iterator[Region]:
     """Record into a block; ``runtime.regions`` holds it meanwhile."""
     with recording(runtime.ops, block) as frame, runtime.entangled.region():
-        made = Region(site, frame, Known.now(), runtime.labels)
+        made = Region(site, frame, Known.now(), runtime.labels, may_end=may_end)
         runtime.regions.append(made)
         try:
             yield made

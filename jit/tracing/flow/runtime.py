@@ -12,6 +12,7 @@ from hlojit.tracing import texts
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow import branches, callees, rounds
 from hlojit.tracing.flow.entangled import Entangled
+from hlojit.tracing.flow.failures import is_of_unknown_path, is_the_programs, record
 from hlojit.tracing.flow.journal import thing_of
 from hlojit.tracing.flow.membership import contains
 from hlojit.tracing.flow.mutations import CONTAINERS
@@ -236,6 +237,19 @@ class TracedRuntime(PythonRuntime):
         if not self.regions:
             raise AlwaysRaises
         self.regions[-1].ended = True
+
+    def answers(self, site: Site, error: Exception) -> bool:
+        """What the program raises on a path that may not be taken is a check of that path."""
+        region = self.regions[-1] if self.regions else None
+        if region is None or region.site is not site or not region.may_end:
+            return False
+        # Of a path inside, which nobody could answer for, it is not known whether it raises.
+        if is_of_unknown_path(error) or not is_the_programs(error):
+            return False
+        if not region.ended:
+            record(self, error)
+        region.ended = True
+        return True
 
     def no_value(self) -> Any:
         """What goes on to no effect."""

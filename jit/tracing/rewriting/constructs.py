@@ -26,7 +26,7 @@ def state_of(names: tuple[str, ...], variables: Variables) -> State:
 class _Construct:
     """``traced`` says whether the runtime has taken it over; ``state`` is then what the names are to be bound to."""
 
-    __slots__ = ("_names", "_site", "_state", "_taken", "traced")
+    __slots__ = ("_names", "_site", "_state", "_taken", "raised", "traced")
 
     def __init__(self, site: Site, names: tuple[str, ...]):
         self._site = site
@@ -34,7 +34,26 @@ class _Construct:
         """Those of the site as Python has them (in classes, ``__x`` is another name)."""
         self._taken: Taken | None = None
         self.traced = False
+        self.raised = False
+        """Whether the part that ran last has ended by an exception that is the runtime's from now on."""
         self._state: State = ()
+
+    def __enter__(self) -> None:
+        """A part of the source begins."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
+        """It ends; an exception that the runtime takes over ends it, too."""
+        taken = self._taken
+        self.raised = taken is not None and isinstance(error, Exception) and taken.execution.answered(taken, error)
+        return self.raised
+
+    def _left(self, variables: Variables) -> State:
+        """What a part leaves."""
+        state = state_of(self._names, variables)
+        if not self.raised:
+            return state
+        self.raised = False
+        return (UNDEFINED,) * len(state)
 
     @property
     def state(self) -> State:
@@ -68,7 +87,7 @@ class Branching(_Construct):
         """Whether ``else`` is to run."""
         if self._taken is None:
             return not self.then
-        self._taken.send(state_of(self._names, variables))
+        self._taken.send(self._left(variables))
         self._taken.expect(finished=False)
         self._set(self._taken.take_request())
         return True
@@ -76,7 +95,7 @@ class Branching(_Construct):
     def end(self, variables: Variables) -> None:
         """Both branches have run."""
         assert self._taken is not None
-        self._taken.send(state_of(self._names, variables))
+        self._taken.send(self._left(variables))
         self._taken.expect(finished=True)
         self._set(self._taken.take_result())
 
@@ -103,7 +122,7 @@ class Looping(_Construct):
             loop = runtime.while_(self._site, condition, state_of(self._names, variables))
             self._taken = Taken(self._execution, self._site, loop)
         else:
-            self._taken.send((condition, state_of(self._names, variables)))
+            self._taken.send((condition, self._left(variables)))
         if self._taken.finished:
             self._set(self._taken.take_result())
             return False
@@ -150,7 +169,7 @@ class Iterating(_Construct):
         if self._taken is None:
             return left is True
         self._in_body = False
-        self._taken.send(state_of(self._names, variables))
+        self._taken.send(self._left(variables))
         return False
 
 

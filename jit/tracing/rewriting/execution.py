@@ -101,6 +101,13 @@ class Execution:
             raise self.refused
         return True
 
+    def answered(self, taken: Taken, error: Exception) -> bool:
+        """Whether the runtime takes over an exception that leaves a part of a construct."""
+        if self.refused is not None or taken not in self.open:
+            return False
+        self.unwind(self.open.index(taken) + 1, error)
+        return self.runtime.answers(taken.site, error)
+
     def insist(self, error: BaseException | None) -> None:
         """Raise what was refused, if the source has caught it."""
         if self.refused is not None and error is None:

@@ -12,9 +12,10 @@ the construct talks to: the generator yields the state in which a part of the so
 A **state** is a tuple of the values of ``site.names``, ``UNDEFINED`` for what is not bound.  What a generator yields or returns
 is bound to the names again; ``UNDEFINED`` unbinds one, so that its use is Python's own UnboundLocalError.
 
-An exception that leaves the part of the source which a ``yield`` stands for is thrown into the generator there, and goes on
-whether the generator takes notice of it or not; raising another one there replaces it.  A jump that could not be rewritten
-(out of a ``try``, inside a part that was taken over) closes the generator and is a ``RewritingError``.
+An exception that leaves the part of the source which a ``yield`` stands for is answered by the runtime (``answers``), or thrown
+into the generator there, and goes on whether the generator takes notice of it or not; raising another one there replaces it.  A
+jump that could not be rewritten (out of a ``try``, inside a part that was taken over) closes the generator and is a
+``RewritingError``.
 """
 
 from __future__ import annotations
@@ -260,6 +261,13 @@ class Runtime(Protocol):
 
         Nothing follows in the branch that it ends, and the state of that branch has no meaning.  ``cause`` is what ``from``
         names, ``UNDEFINED`` without.
+        """
+
+    def answers(self, site: Site, error: Exception) -> bool:
+        """Whether an exception that leaves a part of a construct which is taken over ends that part only.
+
+        The generator is then answered by a state that has no meaning, as behind ``raise_``.  Conditional expressions, ``and`` and
+        ``or`` do not ask.
         """
 
     def no_value(self) -> Any:

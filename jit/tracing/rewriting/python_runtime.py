@@ -102,6 +102,10 @@ class PythonRuntime:
         """Never asked."""
         raise _not_taken(site)
 
+    def answers(self, site: Site, error: Exception) -> bool:
+        """Never."""
+        return False
+
     def no_value(self) -> Any:
         """Nothing that can be used."""
         return UNDEFINED

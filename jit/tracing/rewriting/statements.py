@@ -48,23 +48,26 @@ D = H.if_(N, TEST, VARIABLES)
 if D.traced:
     BIND
 if D.then:
-    THEN
+    with D:
+        THEN
 if D.otherwise(VARIABLES):
     if D.traced:
         BIND
-    ELSE
+    with D:
+        ELSE
 if D.traced:
     D.end(VARIABLES)
     BIND
 """
 _WHILE: Final = """
 D = H.while_(N)
-while D.head(TEST, VARIABLES):
+while D.head(None if D.raised else TEST, VARIABLES):
     if D.traced:
         BIND
         if D.again:
             continue
-    BODY
+    with D:
+        BODY
 else:
     if D.traced:
         BIND
@@ -75,7 +78,8 @@ D = H.for_(N, ITERABLE, VARIABLES)
 for ITEM in D:
     if D.traced:
         BIND
-    BODY
+    with D:
+        BODY
     if D.leave(FLAG, VARIABLES):
         break
 else:
