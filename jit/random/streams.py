@@ -15,7 +15,8 @@ from hlojit.ir.graph import Value
 from hlojit.ir.ops.random_expansion import Words
 from hlojit.ir.types import tensor
 from hlojit.random.generators import GENERATORS, Domain, Generator, Pair
-from hlojit.tracing.decorator import JittedFunction, jit
+from hlojit.tracing.decorator import jit
+from hlojit.tracing.jitted_functions import JittedFunction
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.tracer import Tracer
 from hlojit.transforms.regions import result

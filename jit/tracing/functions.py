@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hlojit.tracing.decorator import JittedFunction, jit
+from hlojit.tracing.decorator import jit
+from hlojit.tracing.jitted_functions import JittedFunction
 
 
 def eval_shape(fun: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:

@@ -38,8 +38,9 @@ from hlojit.ir.plugin_names import with_sources
 from hlojit.ir.types import Type, tensor
 from hlojit.tracing.arrays.kinds import as_kind, element_of, kind_of
 from hlojit.tracing.checks import said_at
-from hlojit.tracing.decorator import JittedFunction, jit
+from hlojit.tracing.decorator import jit
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.jitted_functions import JittedFunction
 from hlojit.tracing.operations import Operations, user_location
 from hlojit.tracing.reports import reported
 from hlojit.tracing.tracer import Kind, Tracer

@@ -53,7 +53,7 @@ def vmap(
             found = place.done(made)
         return unflatten(region.structure, [result(operations, value) for value in found])
 
-    return TransformedFunction(body, fun)
+    return TransformedFunction(body, fun, (vmap, in_axes, out_axes, axis_size))
 
 
 def _of_arguments(in_axes: Any, arguments: Sequence[Any]) -> Any:

@@ -9,8 +9,10 @@ from typing import Any, final
 
 from hlojit.ir.errors import ArgumentError
 from hlojit.tracing.calls.callables import name_of
-from hlojit.tracing.decorator import JittedFunction, jit
+from hlojit.tracing.decorator import jit
+from hlojit.tracing.jitted_functions import JittedFunction
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.references import Referenced
 from hlojit.tracing.reports import reported
 
 Body = Callable[..., Any]
@@ -18,12 +20,16 @@ Body = Callable[..., Any]
 
 
 @final
-class TransformedFunction:
-    """A function that builds into the trace in work, and is compiled once a signature where it is called by itself."""
+class TransformedFunction(Referenced):
+    """A function that builds into the trace in work, and is compiled once a signature where it is called by itself.
 
-    def __init__(self, body: Body, function: Callable[..., Any]):
+    ``made_by``: the transformation and its other arguments, by which it is made again where it is read from a pickle.
+    """
+
+    def __init__(self, body: Body, function: Callable[..., Any], made_by: tuple[Any, ...]):
         check_callable(function)
         self._body = body
+        self._transformation = made_by
         self._function = function
         self._jitted: JittedFunction | None = None
         functools.update_wrapper(self, function, updated=())
@@ -39,6 +45,10 @@ class TransformedFunction:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+    def _made_by(self) -> tuple[Any, ...]:
+        transformation, *others = self._transformation
+        return transformation, (self._function, *others)
 
     def __repr__(self) -> str:
         return f"<hlojit transformation of {name_of(self._function)}>"

@@ -28,6 +28,7 @@ from hlojit.ir.types import Type
 from hlojit.tracing.calls.callables import name_of
 from hlojit.tracing.calls.containers import Structure, flatten, unflatten
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.references import Referenced
 from hlojit.tracing.tracer import Tracer
 from hlojit.tracing.transformed import is_transformed
 from hlojit.transforms.calls import TransformedFunction
@@ -223,7 +224,7 @@ def _without_checks(region: Region) -> Block:
     return region.block
 
 
-class _Custom:
+class _Custom(Referenced):
     """What both kinds have in common."""
 
     _kind = ""
@@ -231,7 +232,7 @@ class _Custom:
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = ()):
         self._fun = fun
         self._fixed = tuple(nondiff_argnums)
-        self._transformed = TransformedFunction(self._body, fun)
+        self._transformed = TransformedFunction(self._body, fun, (type(self), self._fixed))
         functools.update_wrapper(self, fun, updated=())
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -239,6 +240,10 @@ class _Custom:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+    def _made_by(self) -> tuple[Any, ...]:
+        rules = {name: vars(self)[name] for name in ("_jvp", "_rules") if name in vars(self)}
+        return type(self), (self._fun, self._fixed), rules
 
     def _body(self, operations: Operations, *arguments: Any, **named: Any) -> Any:
         if not is_transformed():
@@ -381,4 +386,4 @@ def checkpoint(fun: Callable[..., Any]) -> TransformedFunction:
             return called(fun, *arguments, **named)
         return _Call(operations, arguments, named, ()).made(fun, _Again())
 
-    return TransformedFunction(body, fun)
+    return TransformedFunction(body, fun, (checkpoint,))

@@ -164,7 +164,7 @@ def value_and_grad(
             return (value, _wrapped(operations, of_aux, found[count : len(values)])), gradient
         return value, gradient
 
-    return TransformedFunction(body, fun)
+    return TransformedFunction(body, fun, (value_and_grad, argnums, has_aux, holomorphic))
 
 
 def _ones(operations: Operations, results: Sequence[Value]) -> list[Value | None]:
@@ -197,7 +197,7 @@ def grad(
         value, gradient = both(*arguments, **named)
         return (gradient, value[1]) if has_aux else gradient
 
-    return TransformedFunction(body, fun)
+    return TransformedFunction(body, fun, (grad, argnums, has_aux, holomorphic))
 
 
 # tangents and cotangents as arguments
@@ -341,7 +341,8 @@ def _jacobian(
         jacobian = unflatten(region.structure, rows)
         return (jacobian, _with_aux(name, called(fun, *arguments, **named), has_aux)[1]) if has_aux else jacobian
 
-    return TransformedFunction(body, fun)
+    transformation = jacfwd if forward else jacrev
+    return TransformedFunction(body, fun, (transformation, argnums, has_aux, holomorphic))
 
 
 def _check_result(name: str, type: Any, holomorphic: bool) -> None:

@@ -13,7 +13,7 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.ir.in_flight import InFlight
-from hlojit.tracing import decorator
+from hlojit.tracing import jitted_functions
 from hlojit.tracing.errors import TracingError
 
 from ..test_in_flight import LONG, joined, started
@@ -24,7 +24,7 @@ X = np.float32([1, 2, 3])
 def waiting(count: int) -> None:
     """Until ``count`` threads wait for a function that another one compiles."""
     end = time.monotonic() + LONG
-    while sum(len(work.gates) for work in decorator._compilations._works.values()) < count:
+    while sum(len(work.gates) for work in jitted_functions._compilations._works.values()) < count:
         assert time.monotonic() < end
         time.sleep(0.001)
 
@@ -51,7 +51,7 @@ def test_a_traced_function_waits_for_a_thread_that_calls_others() -> None:
 
 
 def test_a_traced_function_waits_for_a_thread_that_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decorator, "_compilations", InFlight(patience=0.1))
+    monkeypatch.setattr(jitted_functions, "_compilations", InFlight(patience=0.1))
     seen: list[Any] = []
 
     @hlojit.jit
@@ -106,7 +106,7 @@ def test_a_function_that_calls_itself_without_end_is_named() -> None:
 
     with pytest.raises(TracingError, match="endless recurses without an end"):
         endless(X)
-    assert not decorator._compilations._works
+    assert not jitted_functions._compilations._works
 
 
 def test_waiters_try_themselves_after_an_exception() -> None:

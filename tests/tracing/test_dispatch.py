@@ -481,7 +481,7 @@ import hlojit.runtime.objects as objects
 objects.measure = lambda: None
 import numpy as np, hlojit
 f = hlojit.jit(lambda x: x + x)
-print([f(np.ones(2)).tolist() for _ in range(3)], type(hlojit.tracing.decorator.JittedFunction.__call__).__name__)
+print([f(np.ones(2)).tolist() for _ in range(3)], type(hlojit.tracing.jitted_functions.JittedFunction.__call__).__name__)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.strip() == "[[2.0, 2.0], [2.0, 2.0], [2.0, 2.0]] function", done.stderr

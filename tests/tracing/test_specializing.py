@@ -10,7 +10,7 @@ from typing import Any
 import hlojit
 import numpy as np
 import pytest
-from hlojit.tracing import decorator
+from hlojit.tracing import jitted_functions
 
 
 def euler(rate: Any, days: Any, dt: Any = 0.5) -> Any:
@@ -146,7 +146,7 @@ def test_few_signatures_and_other_values_warn_of_nothing() -> None:
 
 
 def test_of_very_many_signatures_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decorator, "MOST_KEPT", 6)
+    monkeypatch.setattr(jitted_functions, "MOST_KEPT", 6)
     compiled = hlojit.jit(lambda x: x + 1)
     for n in range(12):
         np.testing.assert_array_equal(compiled(np.zeros(n)), np.ones(n))

@@ -3,37 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, final
 
-import numpy as np
 from hlojit.ir.errors import HlojitError
 from hlojit.tracing.calls.containers import flatten
-
-
-def argument_numbers(value: Any) -> tuple[int, ...]:
-    """``donate_argnums`` as a tuple: one whole number or several."""
-    numbers = value if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else (value,)
-    checked = tuple(numbers)
-    for number in checked:
-        if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)):
-            raise HlojitError(
-                f"donate_argnums={value!r}: numbers of parameters are expected, 0 or (0, 2) for example; "
-                "names go into donate_argnames"
-            )
-    return tuple(map(int, checked))
-
-
-def argument_names(value: Any) -> tuple[str, ...]:
-    """``donate_argnames`` as a tuple: one name or several."""
-    names = value if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else (value,)
-    checked = tuple(names)
-    if not all(isinstance(name, str) for name in checked):
-        raise HlojitError(
-            f"donate_argnames={value!r}: names of parameters are expected, 'state' or ('state', 'cache') for example; "
-            "numbers go into donate_argnums"
-        )
-    return checked
+from hlojit.tracing.calls.parameters import positions
 
 
 @final
@@ -48,21 +23,13 @@ class DonatedParameters:
         argnames: Sequence[str],
         static: frozenset[str],
     ):
-        parameters = list(signature.parameters.values())
-        kinds = [parameter.kind for parameter in parameters]
-        self._names = [parameter.name for parameter in parameters]
+        kinds = [parameter.kind for parameter in signature.parameters.values()]
+        self._names = list(signature.parameters)
         self._rest = (
             kinds.index(inspect.Parameter.VAR_POSITIONAL) if inspect.Parameter.VAR_POSITIONAL in kinds else None
         )
-        self._numbers = {number + len(parameters) if number < 0 else number for number in argnums}
+        self._numbers = positions("donate_argnums", argnums, name, signature)
         self._chosen = set(argnames)
-        for given in argnums:
-            number = given + len(parameters) if given < 0 else given
-            if number < 0 or (self._rest is None and number >= len(parameters)):
-                raise HlojitError(
-                    f"donate_argnums holds {given}, but {name} has the parameters {', '.join(self._names)} "
-                    f"({-len(parameters)} to {len(parameters) - 1})"
-                )
         self._chosen.update(
             self._names[number] for number in self._numbers if self._rest is None or number < self._rest
         )

@@ -15,6 +15,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple, cast, final
 
 import numpy as np
+from hlojit.ir.errors import ArgumentError, short_repr
 
 
 class StaticArguments(NamedTuple):
@@ -27,10 +28,22 @@ class StaticArguments(NamedTuple):
 NONE: Final = StaticArguments((), {})
 
 
-def static_arguments(values: Mapping[str, Any]) -> StaticArguments:
-    """The static arguments of these values; raises ``TypeError`` if one of them is not hashable."""
-    key = tuple((name, keyed(value)) for name, value in values.items())
-    return StaticArguments(key, values)
+def static_arguments(values: Mapping[str, Any], function: str) -> StaticArguments:
+    """The static arguments of these values; raises ``ArgumentError`` that names the one that is not hashable."""
+    return StaticArguments(tuple((name, _keyed_as(name, value, function)) for name, value in values.items()), values)
+
+
+def _keyed_as(name: str, value: Any, function: str) -> Hashable:
+    try:
+        return keyed(value)
+    except TypeError as error:
+        if not str(error).startswith("unhashable type"):
+            # Its own __hash__ or __eq__ says something else.
+            raise
+    raise ArgumentError(
+        f"{function}: static arguments must be hashable, got {name}={short_repr(value)}; "
+        "give tuples in the place of lists, and arrays as other arguments"
+    )
 
 
 def keyed(value: Any) -> Hashable:
