@@ -172,7 +172,7 @@ FUNCTIONS = [
 ]
 
 
-def outcome(function: Callable[..., Any], x: float) -> Any:
+def outcome(function: Callable[..., Any], x: Any) -> Any:
     try:
         return function(x)
     except hlojit.HlojitError:
@@ -258,3 +258,41 @@ def test_a_loop_variable_that_may_not_be_bound_passes_through_other_loops() -> N
     compiled = hlojit.jit(counted)
     for counts in ([0, 0, 0], [0, 0, 3]):
         assert compiled(3, np.array(counts)) == counted(3, np.array(counts))
+
+
+def deleted(j: int, x: Any) -> Any:
+    if j > 5:
+        r = x
+    del r
+    return j
+
+
+def used_when_deleted(j: int, x: Any) -> Any:
+    y = x * 2
+    while j < 5:
+        j += 1
+        if j < -3:
+            return j, y
+    del y
+    return j, y  # noqa: F821
+
+
+def of_a_function_that_always_raises(j: int, x: Any) -> Any:
+    def failing() -> Any:
+        if j > 3:
+            raise ValueError("large")
+        raise KeyError("small")
+
+    if j > 1:
+        return failing() + 1
+    return j
+
+
+@pytest.mark.parametrize("function", [deleted, used_when_deleted, of_a_function_that_always_raises])
+def test_unbound_variables(function: Callable[..., Any]) -> None:
+    compiled = hlojit.jit(function)
+    for j in (0, 2, 7):
+        expected, found = (outcome(lambda x: each(j, x), np.ones(2)) for each in (function, compiled))  # noqa: B023
+        assert (found[0] if isinstance(found, tuple) else found) == (
+            expected[0] if isinstance(expected, tuple) else expected
+        )

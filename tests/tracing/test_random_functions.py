@@ -58,7 +58,7 @@ def difference(ours: Any, theirs: Any) -> str:
         is_number = isinstance(a, (int, float, np.number))
         if type(a) is not type(b) and not (is_number and isinstance(b, (int, float, np.number))):
             return f"{a!r} instead of {b!r}"
-        if not np.array_equal(a, b):
+        if not np.array_equal(a, b, equal_nan=not isinstance(a, (tuple, str, type, type(None)))):
             return f"{a!r} instead of {b!r}"
     return ""
 

@@ -361,6 +361,54 @@ def in_another(c: Any, x: Any) -> Any:
     return other
 
 
+def through_nested_branches(c: Any, x: Any) -> Any:
+    one, two = [c], [c]
+    if c > 0:
+        c = c + 0
+        if c > 0.25:
+            two = one
+    two[0] = c + 1
+    return one
+
+
+def through_a_variable_that_is_gone(c: Any, x: Any) -> Any:
+    one = [c]
+    two = one if c > 0 else [c]
+    three = two if x[1] > 0 else [c]
+    del two
+    three[0] = c + 1
+    return one
+
+
+def both_of_one(c: Any, x: Any) -> Any:
+    one = [c]
+    two = one if c > 0 else [c]
+    three = one if x[1] > 0 else [c]
+    del one
+    two[0] = c + 1
+    return three
+
+
+def an_array_through_nested_branches(c: Any, x: Any) -> Any:
+    y = x.copy()
+    if c > 0:
+        c = c + 0
+        if c > 0.25:
+            y = x
+    y.sort()
+    return y
+
+
+def one_of_the_round_before(c: Any, x: Any) -> Any:
+    kept, one = [c], [c]
+    for i in range(2000):
+        if x[i % 5] > 3:
+            kept = one
+        one[0] += i
+        one = [one[0]]
+    return kept
+
+
 def grows_in_one(c: Any, x: Any) -> Any:
     rows = [x]
     if c > 0:
@@ -461,10 +509,15 @@ def a_round_grows(c: Any, x: Any) -> Any:
 
 
 REFUSED = {
-    functools.partial(lambda c, x: one_of_two(c, x, [c, 1.0], [c, 2.0])): "what was there before",
-    one_name_on_a_path: "hold one container on a path",
-    one_name_at_the_end: "hold one container on a path",
-    in_another: "what was there before",
+    functools.partial(lambda c, x: one_of_two(c, x, [c, 1.0], [c, 2.0])): "may be another one that is seen here",
+    one_name_on_a_path: "may be another one that is seen here",
+    one_name_at_the_end: "may be another one that is seen here",
+    through_nested_branches: "may be another one that is seen here",
+    through_a_variable_that_is_gone: "may be another one that is seen here",
+    both_of_one: "may be another one that is seen here",
+    an_array_through_nested_branches: "an array that was there before",
+    one_of_the_round_before: "may be another one that is seen here",
+    in_another: "may be another one that is seen here",
     grows_in_one: "rows has 2 elements on one path, and 1 element on another",
     other_keys: r"state has \('a', 'b'\) on one path, and \('a'\) on another",
     grows_by_its_class: "rows has 2 elements on one path",

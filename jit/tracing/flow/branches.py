@@ -11,7 +11,6 @@ from hlojit.ir.graph import Value
 from hlojit.ir.passes.graph_facts import has_own_effect
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow.changes import Changes
-from hlojit.tracing.flow.entangled import marks, repeated
 from hlojit.tracing.flow.joining import (
     Carried,
     Ending,
@@ -40,7 +39,7 @@ def branches(runtime: TracedRuntime, site: Site, condition: Any, before: State) 
             after = yield before
             ending = Ending(made, _relevant(site, after))
             if not made.ended:
-                ending.look(runtime.ops)
+                ending.look(runtime)
         endings.append(ending)
     joined = join(runtime, site, chosen, endings, dict(zip(site.names, before)))
     return tuple(joined.get(name, UNDEFINED) for name in site.names)
@@ -55,7 +54,7 @@ def expression(runtime: TracedRuntime, site: Site, condition: Any) -> Generator[
             value = yield first
             ending = Ending(made, {VALUE: value})
             if not made.ended:
-                ending.look(runtime.ops)
+                ending.look(runtime)
         endings.append(ending)
     return join(runtime, site, chosen, endings).get(VALUE, UNDEFINED)
 
@@ -69,7 +68,7 @@ def short_circuit(runtime: TracedRuntime, site: Site, first: Any, *, is_and: boo
             value = (yield True) if runs else first
             ending = Ending(made, {VALUE: value})
             if not made.ended:
-                ending.look(runtime.ops)
+                ending.look(runtime)
         endings.append(ending)
     return join(runtime, site, decides, endings).get(VALUE, UNDEFINED)
 
@@ -98,7 +97,7 @@ def join(
         return none
     kept: dict[str, Any] = {}
     carried: list[Carried] = []
-    changes = Changes(runtime.ops, endings)
+    changes = Changes(runtime, endings)
     before = {**before, **changes.before}
     for name in endings[0].values:
         values = [each.values[name] for each in alive]
@@ -125,15 +124,11 @@ def join(
 
 
 def _note_containers(runtime: TracedRuntime, site: Site, alive: Sequence[Ending], made: Mapping[str, Any]) -> None:
-    """Note which containers in carried variables are several now, and one on a path."""
-    # Two names of one object are one variable.
-    unique = {id(value): name for name, value in made.items()}.values()
-    copies = {name: marks(made[name]) for name in unique}
-    for ending in alive:
-        runtime.entangled.shared(site, repeated(ending.containers, copies), copies)
-        for name in copies.keys() & ending.containers.keys():
-            pairs = zip(ending.containers[name], copies[name])
-            runtime.entangled.copied(site, name, (pair for pair in pairs if ending.region.known.has(pair[0].identity)))
+    """Note what the containers in carried variables may be."""
+    for name, value in made.items():
+        copies = runtime.entangled.containers(value)
+        for ending in alive:
+            runtime.entangled.copied(copies, ending.containers.get(name, ()), f"{site} {site.label(name)}")
 
 
 def _carry(

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow.joining import Ending
 from hlojit.tracing.flow.journal import Contents, Entry, Journal, Thing, contents_of, put
-from hlojit.tracing.operations import Operations
 from hlojit.tracing.rewriting import UNDEFINED
+
+if TYPE_CHECKING:
+    from hlojit.tracing.flow.runtime import TracedRuntime
 
 
 @final
 class Changes:
     """Takes up what is changed on any path as a variable of all of them, and puts it back when they are joined."""
 
-    def __init__(self, ops: Operations, endings: Sequence[Ending]):
+    def __init__(self, runtime: TracedRuntime, endings: Sequence[Ending]):
         self.before: dict[str, Any] = {}
         """Of all that is changed on some path."""
         self._put: list[tuple[Entry, Contents]] = []
@@ -32,7 +34,7 @@ class Changes:
                     self.before[entry.slot(part)] = now.get(part, UNDEFINED)
                     for ending, held in zip(alive, after):
                         if entry.slot(part) not in ending.values:
-                            ending.take(ops, entry.slot(part), held[part])
+                            ending.take(runtime, entry.slot(part), held[part])
             self._put.append((entry, after[0]))
         for each in endings:
             each.values = dict.fromkeys(self.before, UNDEFINED) | each.values

@@ -1,31 +1,35 @@
 """Lists, dictionaries and objects that are one on some path, and that the trace has as several.
 
-    x = a if c > 0 else b       # lists: x is a third one here
+    x = a if c > 0 else b       # lists: x is a third one here, which may be a or b
     x[0] = 1                    # which of them has changed?  Refused as long as `a` or `b` is seen
 
-Behind a branch or a loop a variable that holds containers is made anew of what the paths gave.
+Behind a branch or a loop a variable that holds containers is made anew of what the paths gave.  Each container knows its origins:
+what it may be.  Two may be one if they have an origin in common.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeAlias, final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, final
 
 from hlojit.tracing.calls.containers import Parted, flatten, level
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow.mutations import Known
-from hlojit.tracing.rewriting import Site
 from hlojit.tracing.tracer import Tracer
 
 
 @final
-class Mark:
-    """One container, without keeping arrays in it alive: who else sees one decides what may be written."""
+class Container:
+    """One that can be changed, without keeping arrays in it alive: who else sees one decides what may be written."""
 
-    def __init__(self, thing: Any):
+    def __init__(self, thing: Any, number: int):
         self.identity = id(thing)
+        self.number = number
+        """Of this trace, growing: what was there before something else has a smaller one."""
+        self.origins: set[Container] = {self}
+        self.why = ""
+        """The message of a change."""
         witness = next((leaf for leaf in flatten(thing)[0] if type(leaf) is Tracer and not leaf.is_scalar), None)
         self._thing = thing if witness is None else None
         """Held, so that no other takes the identity."""
@@ -37,25 +41,47 @@ class Mark:
         return self._witness is None or self._witness() is not None
 
 
-def marks(value: Any) -> list[Mark]:
-    """The containers in a value that can be changed, itself among them, in the order in which it is flattened."""
-    return [Mark(thing) for thing in _changeable(value)]
+@final
+class Entangled:
+    """The containers of one trace of which copies were made."""
 
+    def __init__(self) -> None:
+        self._noted: dict[int, Container] = {}
+        self.number = 0
+        """How many have been noted."""
 
-Repeated: TypeAlias = tuple[str, int, str, int]
-"""A variable, and the number of a container in it, which is the container of that number in the other one."""
+    def containers(self, value: Any) -> list[Container]:
+        """Those in a value, itself among them, in the order in which it is flattened."""
+        return [self._container(thing) for thing in _changeable(value)]
 
+    def _container(self, thing: Any) -> Container:
+        found = self._noted.get(id(thing))
+        if found is None or not found.may_live:
+            self.number += 1
+            found = self._noted[id(thing)] = Container(thing, self.number)
+        return found
 
-def repeated(containers: Mapping[str, Sequence[Mark]], names: Iterable[str]) -> set[Repeated]:
-    """The containers that are in variables several times."""
-    seen: dict[int, tuple[str, int]] = {}
-    found: set[Repeated] = set()
-    for name in names:
-        for place, mark in enumerate(containers.get(name, ())):
-            first = seen.setdefault(mark.identity, (name, place))
-            if first != (name, place):
-                found.add((name, place, *first))
-    return found
+    def copied(self, copies: Sequence[Container], sources: Iterable[Container], label: str) -> None:
+        """The containers of a variable, each of which is one of ``sources`` on a path, or in a round."""
+        for copy, source in zip(copies, sources):
+            if copy is not source:
+                copy.origins |= source.origins
+                copy.why = (
+                    f"{label} may be another one that is seen here, depending on the path that is taken, so it is not known what "
+                    "a change of one of them changes; make it a copy (list(...), dict(...), copy.copy)"
+                )
+
+    def require_alone(self, thing: Any) -> None:
+        """Raise ``TracingError`` where something else is seen that may be this thing."""
+        own = self._noted.get(id(thing))
+        if own is None or not own.may_live:
+            return
+        seen: Known | None = None
+        for other in self._noted.values():
+            if other is not own and other.may_live and other.origins & own.origins:
+                seen = seen or Known.now()
+                if seen.has(other.identity):
+                    raise TracingError(own.why or other.why)
 
 
 def _changeable(value: Any) -> Iterator[Any]:
@@ -66,54 +92,3 @@ def _changeable(value: Any) -> Iterator[Any]:
         yield value
     for child in opened[1]:
         yield from _changeable(child)
-
-
-@final
-class Entangled:
-    """Of one trace; what a region noted is forgotten with it."""
-
-    def __init__(self) -> None:
-        self._pairs: list[tuple[Mark, Mark, str]] = []
-
-    def copied(self, site: Site, name: str, pairs: Iterable[tuple[Mark, Mark]]) -> None:
-        """A variable's containers, each behind that of before which it is on one path, or in the first round."""
-        for source, copy in pairs:
-            self._note(
-                source,
-                copy,
-                f"{site} {site.label(name)} is on one path what was there before, so it is not known what else a change of it "
-                "changes; make it a copy there (list(...), dict(...), copy.copy)",
-            )
-
-    def shared(self, site: Site, pairs: Iterable[Repeated], copies: Mapping[str, Sequence[Mark]]) -> None:
-        """Variables that hold the same container on a path."""
-        for name, place, other, first in pairs:
-            if name in copies and other in copies:
-                self._note(
-                    copies[other][first],
-                    copies[name][place],
-                    f"{site} {site.label(name)} and {site.label(other)} hold one container on a path, so it is not known what a "
-                    "change of it changes; make one of them a copy (list(...), dict(...), copy.copy)",
-                )
-
-    def _note(self, one: Mark, other: Mark, why: str) -> None:
-        if one.identity != other.identity:
-            self._pairs.append((one, other, why))
-
-    @contextmanager
-    def region(self) -> Iterator[None]:
-        """What is noted in it means nothing outside."""
-        outer = len(self._pairs)
-        try:
-            yield
-        finally:
-            del self._pairs[outer:]
-
-    def require_alone(self, thing: Any) -> None:
-        """Raise ``TracingError`` where something else is seen that may be this thing."""
-        seen: Known | None = None
-        for one, other, why in self._pairs:
-            if id(thing) in (one.identity, other.identity) and one.may_live and other.may_live:
-                seen = seen or Known.now()
-                if seen.has(one.identity if id(thing) == other.identity else other.identity):
-                    raise TracingError(why)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 from hlojit.ir.graph import Value
@@ -12,7 +12,7 @@ from hlojit.tracing.arrays.storage import Storage, View
 from hlojit.tracing.calls.containers import is_parted, unflatten
 from hlojit.tracing.calls.pytrees import object_advice
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.flow.entangled import Mark, marks
+from hlojit.tracing.flow.entangled import Container
 from hlojit.tracing.flow.journal import is_same
 from hlojit.tracing.flow.regions import Region
 from hlojit.tracing.frames import Frame
@@ -20,6 +20,9 @@ from hlojit.tracing.operations import Operations
 from hlojit.tracing.rewriting import UNDEFINED, Site, State
 from hlojit.tracing.state import Form, Leaves, form_of, joined, value_in
 from hlojit.tracing.tracer import Tracer
+
+if TYPE_CHECKING:
+    from hlojit.tracing.flow.runtime import TracedRuntime
 
 FILLER: Final = object()
 """A leaf of which it does not matter what it is: zeros."""
@@ -34,7 +37,7 @@ class Ending:
     values: dict[str, Any]
     leaves: dict[str, Leaves] = field(default_factory=dict)
     forms: dict[str, list[Form]] = field(default_factory=dict)
-    containers: dict[str, list[Mark]] = field(default_factory=dict)
+    containers: dict[str, list[Container]] = field(default_factory=dict)
     """Those in a variable that can be changed."""
 
     def bound(self, ops: Operations, name: str) -> Value:
@@ -49,22 +52,22 @@ class Ending:
         """Whether it is known that it is."""
         return self.region.ended or (name in self.leaves and bound_of(self.leaves[name]) is None)
 
-    def look(self, ops: Operations) -> None:
+    def look(self, runtime: TracedRuntime) -> None:
         """Flatten the values while the region is recorded: its lists may be changed later."""
         for name, value in list(self.values.items()):
-            self.take(ops, name, value)
+            self.take(runtime, name, value)
         for entry in self.region.journal.entries.values():
             entry.see()
             for key in entry.changed:
-                self.take(ops, entry.slot(key), entry.after[key])
+                self.take(runtime, entry.slot(key), entry.after[key])
 
-    def take(self, ops: Operations, name: str, value: Any) -> None:
+    def take(self, runtime: TracedRuntime, name: str, value: Any) -> None:
         """What a variable, or one of a thing's contents, is at the end."""
         self.values[name] = value
         if value is not UNDEFINED:
             self.leaves[name] = Leaves(value)
-            self.forms[name] = [form_of(ops, leaf) for leaf in self.leaves[name].traced]
-            self.containers[name] = marks(value)
+            self.forms[name] = [form_of(runtime.ops, leaf) for leaf in self.leaves[name].traced]
+            self.containers[name] = runtime.entangled.containers(value)
 
 
 @final
@@ -133,13 +136,14 @@ class Start:
     It keeps no array alive: whether somebody else does decides what may be written.
     """
 
-    def __init__(self, ops: Operations, value: Any):
+    def __init__(self, runtime: TracedRuntime, value: Any):
+        ops = runtime.ops
         self.leaves = Leaves(value)
         self.bound = bound_of(self.leaves)
         self.forms = [form_of(ops, leaf) for leaf in self.leaves.traced]
         self.storages = storages_of(self.leaves)
         self.outer = outer_of(self.leaves)
-        self.containers = marks(value)
+        self.containers = runtime.entangled.containers(value)
         carries, ops.carries = ops.carries, True
         own = [
             leaf if storage is None else ops.wrap(leaf.value, form.strides)
@@ -228,12 +232,15 @@ def note_aliases(
                 f"{label} may be an array that was made outside of the traced function, so it is not known what a write "
                 "changes; copy it first (.copy())"
             )
-        elif storage is not None and (own is None or storage.frame is not own):
-            tracer.window.storage.may_be(
-                storage,
-                f"{label} is on one path an array that was there before, and on another one not, so it is not known what a "
-                "write to one of them changes; make it a copy on that path (.copy())",
-            )
+        elif storage is not None:
+            # One that was made on the path is not seen any more, but it may be one that was there before.
+            is_own = own is not None and storage.frame is own
+            for each in [ally for ally, _ in storage.allies] if is_own else [storage]:
+                tracer.window.storage.may_be(
+                    each,
+                    f"{label} is on one path an array that was there before, and on another one not, so it is not known what a "
+                    "write to one of them changes; make it a copy on that path (.copy())",
+                )
 
 
 def note_shared(site: Site, named: Sequence[tuple[str, Tracer, Storage | None]]) -> None:
@@ -242,12 +249,12 @@ def note_shared(site: Site, named: Sequence[tuple[str, Tracer, Storage | None]])
     for name, tracer, storage in named:
         if storage is None or tracer.is_scalar:
             continue
-        if storage in by_storage:
-            other, first = by_storage[storage]
-            tracer.window.storage.may_be(
-                first.window.storage,
-                f"{site} {site.label(name)} and {site.label(other)} are one memory on a path, so it is not known what a write "
-                "changes; copy one of them (.copy())",
-            )
-        else:
-            by_storage[storage] = (name, tracer)
+        for each in (storage, *(ally for ally, _ in storage.allies)):
+            if each in by_storage:
+                other, first = by_storage[each]
+                tracer.window.storage.may_be(
+                    first.window.storage,
+                    f"{site} {site.label(name)} and {site.label(other)} may be one memory on a path, so it is not known what a "
+                    "write changes; copy one of them (.copy())",
+                )
+        by_storage.setdefault(storage, (name, tracer))

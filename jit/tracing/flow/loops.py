@@ -13,7 +13,7 @@ from hlojit.ir.types import tensor
 from hlojit.tracing.arrays.storage import Storage
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow.changes import Changing
-from hlojit.tracing.flow.entangled import Mark, Repeated, marks, repeated
+from hlojit.tracing.flow.entangled import Container
 from hlojit.tracing.flow.joining import (
     Carried,
     Ending,
@@ -78,13 +78,15 @@ class Loop:
                 else:
                     self._begin(name, value)
         self.runs = False
-        self.repeated: set[Repeated] = set()
-        """Containers that several variables hold at the end of a round."""
+        self.links: dict[tuple[str, int], set[Container]] = {}
+        """What the containers of variables may be where a round begins, by their numbers in the variables."""
+        self.shared: dict[tuple[str, int], Container] = {}
+        """One for each that several variables hold at the end of a round."""
         self.things: dict[int, Changing] = {}
         """What the body changes in lists, dictionaries and objects of outside."""
 
     def _begin(self, name: str, value: Any) -> None:
-        start = self.start[name] = Start(self.ops, value)
+        start = self.start[name] = Start(self.runtime, value)
         self.carried[name] = Carried(name, self.site, [start.leaves], [start.forms])
         self.carried[name].may_be_unbound = start.bound is not None
 
@@ -121,6 +123,7 @@ class Loop:
         block = Block([_TRUTH, *types, CODE_TYPE])
         values = iter(block.arguments[1:])
         extras = [next(values) for _ in self.extras]
+        number = self.runtime.entangled.number
         with region(self.runtime, self.site, block, may_end=not self.runs) as made:
             own: dict[str, Any] = {}
             tracers: dict[str, list[Tracer]] = {}
@@ -141,9 +144,9 @@ class Loop:
             del own, tracers
             going, after, extras = yield from step(state, extras)
             del state
-            body = _Body(made, block, given, extras, Ending(made, dict(zip(self.site.names, after))), arrays)
+            body = _Body(made, block, given, extras, Ending(made, dict(zip(self.site.names, after))), arrays, number)
             if not made.ended:
-                body.ending.look(self.ops)
+                body.ending.look(self.runtime)
                 body.going = self.runtime.truth(self.site, going)
         return body
 
@@ -187,7 +190,7 @@ class Loop:
             if self._takes_up(name, body.ending, settle):
                 changed = True
         changed = self._take_changes(body.ending, settle) or changed
-        return self._shares(body.ending) or changed
+        return self._links(body) or changed
 
     def _take_changes(self, ending: Ending, settle: bool) -> bool:
         """Take up what the body changes in things of outside."""
@@ -199,24 +202,37 @@ class Loop:
                 changed = True
             for name, part in thing.slots.items():
                 if name not in ending.values:
-                    ending.take(self.ops, name, entry.after[part])
+                    ending.take(self.runtime, name, entry.after[part])
                 changed = self._widens(name, ending, settle) or changed
         return changed
 
-    def _shares(self, ending: Ending) -> bool:
-        """Take up which variables hold one container at the end of a round."""
-        new = repeated(ending.containers, self.carried) - self.repeated
-        self.repeated |= new
-        return bool(new)
+    def _links(self, body: _Body) -> bool:
+        """Take up what containers of variables may be where a round begins, as rounds leave them; whether that is new."""
+        places: dict[Container, tuple[str, int]] = {}
+        changed = False
+        for name in self.carried:
+            for place, container in enumerate(body.ending.containers.get(name, ())):
+                links = self.links.setdefault((name, place), set())
+                outer = {each for each in container.origins if each.number <= body.number}
+                for each in container.origins - outer:
+                    first = places.setdefault(each, (name, place))
+                    if first != (name, place):
+                        # Two variables hold one: what is made of them has this place as an origin.
+                        outer.add(self.shared.setdefault(first, each))
+                        self.links.setdefault(first, set()).add(self.shared[first])
+                changed = changed or not outer <= links
+                links |= outer
+        return changed
 
-    def _entangle(self, made: Mapping[str, Any]) -> dict[str, list[Mark]]:
-        """Containers of variables are made anew, in the body and behind it."""
-        copies, start = {name: marks(value) for name, value in made.items()}, self.start
-        for name in copies.keys() & start.keys():
-            self.runtime.entangled.copied(self.site, name, zip(start[name].containers, copies[name]))
-        begun = repeated({name: each.containers for name, each in start.items()}, copies)
-        self.runtime.entangled.shared(self.site, self.repeated | begun, copies)
-        return copies
+    def _entangle(self, made: Mapping[str, Any]) -> None:
+        """Containers of variables are made anew, in the body and behind it: of those of before, and of what rounds leave."""
+        for name, value in made.items():
+            copies, label = self.runtime.entangled.containers(value), f"{self.site} {self.site.label(name)}"
+            if name in self.start:
+                self.runtime.entangled.copied(copies, self.start[name].containers, label)
+            for place, copy in enumerate(copies):
+                for origin in self.links.get((name, place), ()):
+                    self.runtime.entangled.copied([copy], [origin], label)
 
     def _takes_up(self, name: str, ending: Ending, settle: bool) -> bool:
         site = self.site
@@ -309,17 +325,13 @@ class Loop:
         if not runs or body.passes_on:
             self._note_start(tracers)
         self._note_end(tracers, body)
-        self._put(found, body.ending)
+        self._put(found)
         live = self.site.live_after
         return tuple(found.get(name, UNDEFINED) if name in live else UNDEFINED for name in self.site.names)
 
-    def _put(self, found: Mapping[str, Any], ending: Ending) -> None:
+    def _put(self, found: Mapping[str, Any]) -> None:
         """Have things of outside hold what the loop leaves."""
-        copies = self._entangle({name: found[name] for name in self.carried})
-        for name in copies.keys() & ending.containers.keys():
-            pairs = zip(ending.containers[name], copies[name])
-            known = (pair for pair in pairs if ending.region.known.has(pair[0].identity))
-            self.runtime.entangled.copied(self.site, name, known)
+        self._entangle({name: found[name] for name in self.carried})
         for thing in self.things.values():
             thing.put(found)
 
@@ -405,12 +417,15 @@ class _Body:
         extras: Sequence[Value],
         ending: Ending,
         arrays: Sequence[Storage],
+        number: int,
     ):
         self.frame = made.frame
         self.block = block
         self.given = given
         self.extras = list(extras)
         self.ending = ending
+        self.number = number
+        """How many containers had been noted when it began."""
         self.going: Value | None = None
         self.arrays = arrays
         """What comes from the round before."""

@@ -50,7 +50,7 @@ class Region:
 @contextmanager
 def region(runtime: TracedRuntime, site: Site, block: Block, *, may_end: bool = True) -> Iterator[Region]:
     """Record into a block; ``runtime.regions`` holds it meanwhile."""
-    with recording(runtime.ops, block) as frame, runtime.entangled.region():
+    with recording(runtime.ops, block) as frame:
         made = Region(site, frame, Known.now(), runtime.labels, may_end=may_end)
         runtime.regions.append(made)
         try:

@@ -187,6 +187,6 @@ def _round_unless(
             values[site.exit_flag] = _flag(site, after)
             endings.append(Ending(made, values))
             if not made.ended:
-                endings[-1].look(runtime.ops)
+                endings[-1].look(runtime)
     joined = join(runtime, site, left, endings, dict(zip(site.names, state)))
     return tuple(joined.get(name, UNDEFINED) for name in site.names)

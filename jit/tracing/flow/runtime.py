@@ -9,10 +9,12 @@ from typing import Any, Final, NoReturn
 import numpy as np
 from hlojit.ir.graph import Value
 from hlojit.tracing import texts
+from hlojit.tracing.calls.containers import level
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow import branches, callees, rounds
 from hlojit.tracing.flow.entangled import Entangled
 from hlojit.tracing.flow.failures import is_of_unknown_path, is_the_programs, record
+from hlojit.tracing.flow.joining import tracers_of
 from hlojit.tracing.flow.journal import thing_of
 from hlojit.tracing.flow.membership import contains
 from hlojit.tracing.flow.mutations import CONTAINERS
@@ -219,6 +221,14 @@ class TracedRuntime(PythonRuntime):
 
     # ---------------------------------------------------------------- exceptions
 
+    def deleted(self, value: Any) -> None:
+        """Where it is bound on some paths only that is checked."""
+        storages = (each.window.storage for each in tracers_of(value)) if level(value) or type(value) is Tracer else ()
+        guarded = next((each for each in storages if each.bound is not None), None)
+        if guarded is not None:
+            self.ops.mark()
+            self.ops.require_bound(guarded)
+
     def raises(self, site: Site) -> bool:
         """Outside of what is taken over Python raises."""
         return not self.regions
@@ -253,6 +263,7 @@ class TracedRuntime(PythonRuntime):
 
     def no_value(self) -> Any:
         """What goes on to no effect."""
+        self.end_path()
         return NEVER
 
     def enter(self, function: FunctionInfo) -> None:

@@ -101,6 +101,10 @@ class Hooks:
         """``x += v``."""
         return current().runtime.aug_assign(self._sites[number], _IN_PLACE[name], value, operand)
 
+    def deleted(self, value: Any) -> None:
+        """A variable is about to be deleted, whose value this is."""
+        current().runtime.deleted(value)
+
     def returned(self, variables: Variables) -> Any:
         """What a function returns early, if it has not ended otherwise in a part that was taken over."""
         return variables[RETURN_VALUE] if RETURN_VALUE in variables else current().runtime.no_value()

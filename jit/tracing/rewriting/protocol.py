@@ -249,6 +249,9 @@ class Runtime(Protocol):
     def aug_assign(self, site: Site, operator: Callable[[Any, Any], Any], value: Any, operand: Any) -> Any:
         """``x += v``: what the variable is bound to.  ``operator`` is that of the module ``operator``, such as ``iadd``."""
 
+    def deleted(self, value: Any) -> None:
+        """A variable is about to be deleted, whose value this is: it has to be bound."""
+
     def raises(self, site: Site) -> bool:
         """Whether ``raise`` (and a failing ``assert``) raises here and now; if not, ``raise_`` is called instead.
 

@@ -94,6 +94,9 @@ class PythonRuntime:
         """What Python's operator gives."""
         return operator(value, operand)
 
+    def deleted(self, value: Any) -> None:
+        """It is, or Python would have raised."""
+
     def raises(self, site: Site) -> bool:
         """Always."""
         return True

@@ -361,9 +361,16 @@ class Statements:
             node.target = self._expressions.visit(node.target)
             node.value = self._expressions.visit(node.value) if node.value is not None else None
             return [node]
-        if isinstance(node, (ast.Return, ast.Raise, ast.Assign, ast.Expr, ast.Delete)):
+        if isinstance(node, ast.Delete):
+            return [*self._read(node), self._expressions.generic_visit(node)]  # type: ignore[list-item]
+        if isinstance(node, (ast.Return, ast.Raise, ast.Assign, ast.Expr)):
             return [self._expressions.generic_visit(node)]  # type: ignore[list-item]
         return [node]
+
+    def _read(self, node: ast.Delete) -> list[ast.stmt]:
+        """Variables have to be bound to be deleted, which may be known only when the function runs."""
+        names = [each.id for each in node.targets if isinstance(each, ast.Name)]
+        return [each for own in names for each in statements("H.deleted(X)", node, H=name(HOOKS), X=name(own))]
 
     def _inner_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
         node.decorator_list = [self._expressions.visit(each) for each in node.decorator_list]
