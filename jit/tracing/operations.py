@@ -20,7 +20,7 @@ from hlojit.ir.types import tensor
 from hlojit.tracing.arrays.kinds import as_kind, common_kind, compute_dtype, element_of
 from hlojit.tracing.arrays.layouts import Strides, compact, contiguous, of_elementwise_result, strides_of
 from hlojit.tracing.arrays.outside import elements
-from hlojit.tracing.arrays.steps import Bits
+from hlojit.tracing.arrays.steps import Bits, Row, rows_of
 from hlojit.tracing.arrays.storage import Storage, View
 from hlojit.tracing.calls.specializing import parameters_behind
 from hlojit.tracing.checks import Checks, place_of
@@ -125,6 +125,8 @@ class Operations:
 
     def _stacked(self, operands: Sequence[Any]) -> Value:
         """What ``np.array`` makes of a list in which something is traced."""
+        if len(operands) > 1 and any(row_number(each) is not None for each in operands):
+            return self._stacked_runs(operands)
         values = [self.value(each) for each in operands]
         kind = common_kind([kind_of_element(value.tensor_type.element_type) for value in values], "a list of arrays")
         shapes = {value.tensor_type.shape for value in values}
@@ -133,6 +135,34 @@ class Operations:
         b, (shape,) = self.builder, shapes
         rows = [b.reshape(self.converted(value, kind), (1, *shape)) for value in values]
         return rows[0] if len(rows) == 1 else b.create("concatenate", rows, attributes={"dimension": 0}).result
+
+    def _stacked_runs(self, operands: Sequence[Any]) -> Value:
+        """The same of a list in which rows of one array stand one behind the other, as loops leave them."""
+        pieces: list[Value] = []
+        place = 0
+        while place < len(operands):
+            end = place + 1
+            first = row_number(operands[place])
+            if first is None:
+                pieces.append(self._stacked([operands[place]]))
+            else:
+                parent = operands[place].window.parent
+                while end < len(operands) and row_number(operands[end]) == first + end - place:
+                    if operands[end].window.parent is not parent:
+                        break
+                    end += 1
+                pieces.append(rows_of(self, parent.read(self), first, first + end - place))
+            place = end
+        kind = common_kind([kind_of_element(piece.tensor_type.element_type) for piece in pieces], "a list of arrays")
+        shapes = {piece.tensor_type.shape[1:] for piece in pieces}
+        if len(shapes) > 1:
+            raise ValueError(f"a list of arrays of different shapes is no array: {', '.join(map(str, sorted(shapes)))}")
+        joined = [self.converted(piece, kind) for piece in pieces]
+        return (
+            joined[0]
+            if len(joined) == 1
+            else self.builder.create("concatenate", joined, attributes={"dimension": 0}).result
+        )
 
     def _of_tracer(self, operand: Tracer, kind: Kind) -> Value:
         """Its value in another kind; a Python integer must fit, as NumPy demands."""
@@ -380,3 +410,10 @@ def user_location() -> Location:
     if frame is None:
         return FileLocation("<unknown>", 1, 1)
     return FileLocation(frame.f_code.co_filename, frame.f_lineno, 1)
+
+
+def row_number(operand: Any) -> int | None:
+    """Which row of another array an array or a number is, as loops leave them in lists."""
+    if type(operand) is not Tracer or type(operand.window.step) is not Row:
+        return None
+    return operand.window.step.number

@@ -106,6 +106,37 @@ class Place:
 
 @final
 @dataclass(frozen=True)
+class Row:
+    """One position of the first dimension, which goes."""
+
+    number: int
+
+    def read(self, operations: Operations, base: Value) -> Value:
+        """As ``Step.read``."""
+        return rows_of(operations, base, self.number, self.number + 1, base.tensor_type.shape[1:])
+
+    def write(self, operations: Operations, base: Value, elements: Value) -> Value:
+        """As ``Step.write``."""
+        b, shape = operations.builder, base.tensor_type.shape
+        starts = [b.constant(np.int32(each)) for each in (self.number, *([0] * (len(shape) - 1)))]
+        return b.create("dynamic_update_slice", [base, b.reshape(elements, (1, *shape[1:])), *starts]).result
+
+
+def rows_of(operations: Operations, base: Value, first: int, last: int, shape: Sequence[int] | None = None) -> Value:
+    """Rows of an array, in this shape."""
+    b, extents = operations.builder, base.tensor_type.shape
+    if (first, last) != (0, extents[0]):
+        attributes = {
+            "start_indices": (first, *([0] * (len(extents) - 1))),
+            "limit_indices": (last, *extents[1:]),
+            "strides": (1,) * len(extents),
+        }
+        base = b.create("slice", [base], attributes=attributes).result
+    return base if shape is None else b.reshape(base, tuple(shape))
+
+
+@final
+@dataclass(frozen=True)
 class Reshape:
     """Another shape of elements in the same order: of rows, or of columns (``order="F"``)."""
 

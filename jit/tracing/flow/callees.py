@@ -35,6 +35,7 @@ from hlojit.tracing.tracer import Tracer
 _MOST_SORTED: Final = 256
 """Numbers that ``sorted`` takes apart."""
 
+_STACKING: Final = frozenset({np.concatenate, np.concat, np.stack, np.vstack, np.hstack, np.dstack, np.column_stack})
 _CHANGING_FIRST: Final = CHANGING | {"__setattr__", "__delattr__", "__ior__", "__imul__"}
 _CHANGERS: Final = frozenset({
     builtins.setattr, builtins.delattr, operator.setitem, operator.delitem, operator.iadd, operator.iconcat, operator.imul,
@@ -131,10 +132,18 @@ def _of_numpy(ops: Operations, function: Any, *arguments: Any, **named: Any) -> 
         if isinstance(function, np.ufunc) or function not in OF_SEVERAL:
             arguments = tuple(ops.tracer(each) if arrays.holds_tracers(each) else each for each in arguments)
         else:
+            if function in _STACKING:
+                arguments = tuple(_rows(ops, each) if type(each) in (list, tuple) else each for each in arguments)
             return dispatch.function(function, arguments, named)
     if isinstance(function, np.ufunc) and named.get("out") is ...:
         return dispatch.as_arrays(function(*arguments, **named))
     return function(*arguments, **named)
+
+
+def _rows(ops: Operations, several: Any) -> Any:
+    """Several arrays, of which some may be written as lists."""
+    listed = [type(each) in (list, tuple) and arrays.holds_tracers(each) for each in several]
+    return type(several)(ops.tracer(each) if is_list else each for each, is_list in zip(several, listed))
 
 
 def _silent(*arguments: Any, **named: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import numpy as np
 from hlojit.ir.blocks import Block, clone_instruction
@@ -14,6 +14,7 @@ from hlojit.tracing.arrays.storage import Storage
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow.changes import Changing
 from hlojit.tracing.flow.entangled import Container
+from hlojit.tracing.flow.growing import Growing
 from hlojit.tracing.flow.joining import (
     Carried,
     Ending,
@@ -24,7 +25,8 @@ from hlojit.tracing.flow.joining import (
     outer_of,
     storages_of,
 )
-from hlojit.tracing.flow.journal import is_same
+from hlojit.tracing.flow.journal import Entry, is_same
+from hlojit.tracing.flow.mutations import named_in_frames, references
 from hlojit.tracing.flow.regions import CODE_TYPE, Region, behind, code_of, region
 from hlojit.tracing.rewriting import RETURN_VALUE, UNDEFINED, RunBody, Site, State
 from hlojit.tracing.state import Form
@@ -49,6 +51,14 @@ class Unsettled(Exception):
     def __init__(self, *, is_small: bool = False):
         super().__init__()
         self.is_small = is_small
+
+
+class Length(NamedTuple):
+    """Of a loop whose rounds are known."""
+
+    first: int
+    """The number of its first round."""
+    rounds: int
 
 
 @final
@@ -84,6 +94,9 @@ class Loop:
         """One for each that several variables hold at the end of a round."""
         self.things: dict[int, Changing] = {}
         """What the body changes in lists, dictionaries and objects of outside."""
+        self.length: Length | None = None
+        self.growing: dict[int, Growing] = {}
+        """Lists that each round appends to."""
 
     def _begin(self, name: str, value: Any) -> None:
         start = self.start[name] = Start(self.runtime, value)
@@ -102,7 +115,9 @@ class Loop:
         """
         self.runs = runs
         tries = 0
-        while tries < ROUNDS + len(self.site.names) + sum(len(each.slots) for each in self.things.values()):
+        while tries < ROUNDS + len(self.site.names) + sum(len(each.slots) for each in self.things.values()) + 3 * len(
+            self.growing
+        ):
             tries += 1
             checks = len(self.ops.checks.made)
             body = yield from self._body(step)
@@ -114,7 +129,7 @@ class Loop:
         shown = ", ".join(f"{name}: {' and '.join(map(str, each.forms))}" for name, each in self.carried.items())
         raise TracingError(f"{self.site} the types of the loop's variables do not settle ({shown})")
 
-    def _body(self, step: Step) -> Generator[RunBody, Any, _Body]:
+    def _body(self, step: Step) -> Generator[RunBody, Any, Body]:
         types = [value.type for value in self.extras]
         types += [form.tensor_type for each in self.carried.values() for form in each.forms]
         types += [_TRUTH for _ in self._guarded]
@@ -139,12 +154,19 @@ class Loop:
             self._entangle(own)
             for thing in self.things.values():
                 thing.begin(made.journal, own)
-            arrays = [each.window.storage for several in tracers.values() for each in several if not each.is_scalar]
+            arrays = {
+                name: [each.window.storage for each in several if not each.is_scalar]
+                for name, several in tracers.items()
+            }
             state = self._passed(own)
+            grown = {name: own[name] for each in self.growing.values() for name in each.names}
             del own, tracers
             going, after, extras = yield from step(state, extras)
             del state
-            body = _Body(made, block, given, extras, Ending(made, dict(zip(self.site.names, after))), arrays, number)
+            left = dict(zip(self.site.names, after))
+            for growing in () if made.ended else self.growing.values():
+                left |= growing.filled(grown, block.arguments[1])
+            body = Body(made, block, given, extras, Ending(made, left), arrays, number)
             if not made.ended:
                 body.ending.look(self.runtime)
                 body.going = self.runtime.truth(self.site, going)
@@ -178,7 +200,7 @@ class Loop:
 
     # ------------------------------------------------------------ what is carried
 
-    def _grow(self, body: _Body, settle: bool) -> bool:
+    def _grow(self, body: Body, settle: bool) -> bool:
         """Take up what the body changes beyond what was carried; whether there was something."""
         found = [storage for storage, value in body.frame.written.items() if value is not body.given.get(storage)]
         new = [storage for storage in found if storage not in self.written]
@@ -189,13 +211,17 @@ class Loop:
         for name in self.site.names:
             if self._takes_up(name, body.ending, settle):
                 changed = True
-        changed = self._take_changes(body.ending, settle) or changed
+        changed = self._take_changes(body, settle) or changed
         return self._links(body) or changed
 
-    def _take_changes(self, ending: Ending, settle: bool) -> bool:
+    def _take_changes(self, body: Body, settle: bool) -> bool:
         """Take up what the body changes in things of outside."""
-        changed = False
+        changed, ending = False, body.ending
+        seen: set[Any] = set()
         for key, entry in ending.region.journal.entries.items():
+            if key in self.growing or self._may_grow(entry):
+                changed = self._take_appended(body, key, entry, seen) or changed
+                continue
             thing = self.things.setdefault(key, Changing(entry))
             for name, value in thing.new(entry).items():
                 self._begin(name, value)
@@ -206,7 +232,30 @@ class Loop:
                 changed = self._widens(name, ending, settle) or changed
         return changed
 
-    def _links(self, body: _Body) -> bool:
+    def _may_grow(self, entry: Entry) -> bool:
+        """Whether a list is appended to, by a loop of known length, and is nothing else to its body."""
+        thing = entry.thing
+        if self.length is None or not isinstance(thing, list) or len(entry.after) <= len(thing):
+            return False
+        return named_in_frames(thing) in self.site.appended and references(thing) == 1
+
+    def _take_appended(self, body: Body, key: int, entry: Entry, seen: set[Any]) -> bool:
+        """Take up what a round appends; ``seen`` as ``Growing.require_apart`` has it."""
+        assert self.length is not None
+        if key not in self.growing:
+            self.growing[key] = Growing(self.runtime, entry, self.length.rounds, self.length.first)
+        growing = self.growing[key]
+        before, appended = growing.names, list(entry.after.values())[growing.length :]
+        growing.require_apart(body, entry, appended, seen)
+        if not growing.takes(appended):
+            return False
+        for name in before:
+            del self.carried[name], self.start[name]
+        for name, array in growing.begin():
+            self._begin(name, array)
+        return True
+
+    def _links(self, body: Body) -> bool:
         """Take up what containers of variables may be where a round begins, as rounds leave them; whether that is new."""
         places: dict[Container, tuple[str, int]] = {}
         changed = False
@@ -280,7 +329,7 @@ class Loop:
 
     # -------------------------------------------------------------------- the end
 
-    def _end(self, condition: Value, body: _Body, runs: bool) -> State:
+    def _end(self, condition: Value, body: Body, runs: bool) -> State:
         ops, location = self.ops, self.ops.builder.location
         self._require_no_alias(body)
         with behind(ops, body.frame):
@@ -334,6 +383,8 @@ class Loop:
         self._entangle({name: found[name] for name in self.carried})
         for thing in self.things.values():
             thing.put(found)
+        for growing in self.growing.values():
+            growing.extend(found, self.start)
 
     def _bound_before(self, name: str) -> Value:
         start = self.start.get(name)
@@ -341,7 +392,7 @@ class Loop:
             return self.ops.full(start is not None, np.dtype(bool))
         return start.bound
 
-    def _left(self, each: Carried, body: _Body) -> list[Value]:
+    def _left(self, each: Carried, body: Body) -> list[Value]:
         return each.values(self.ops, None if body.ending.region.ended else body.ending.leaves.get(each.name))
 
     def _test(self, start: Sequence[Value], has_code: bool, is_counted: bool) -> Block:
@@ -356,7 +407,7 @@ class Loop:
         builder.return_(going)
         return block
 
-    def _require_no_alias(self, body: _Body) -> None:
+    def _require_no_alias(self, body: Body) -> None:
         """Refuse bodies whose second round would have arrays that are one memory, if one of them is written."""
         if body.ending.region.ended:
             return
@@ -377,7 +428,7 @@ class Loop:
                     )
                 seen[storage] = name
 
-    def _note_end(self, tracers: dict[str, list[Tracer]], body: _Body) -> None:
+    def _note_end(self, tracers: dict[str, list[Tracer]], body: Body) -> None:
         if body.ending.region.ended:
             return
         leaves = {name: body.ending.leaves[name] for name in tracers if name in body.ending.leaves}
@@ -406,7 +457,8 @@ def _is_one_object(ending: Ending, a: str, b: str) -> bool:
     return ending.values[a] is ending.values[b]
 
 
-class _Body:
+@final
+class Body:
     """One round, recorded."""
 
     def __init__(
@@ -416,7 +468,7 @@ class _Body:
         given: dict[Storage, Value],
         extras: Sequence[Value],
         ending: Ending,
-        arrays: Sequence[Storage],
+        arrays: Mapping[str, Sequence[Storage]],
         number: int,
     ):
         self.frame = made.frame
@@ -428,7 +480,7 @@ class _Body:
         """How many containers had been noted when it began."""
         self.going: Value | None = None
         self.arrays = arrays
-        """What comes from the round before."""
+        """What comes from the round before, by variables."""
 
     @property
     def passes_on(self) -> bool:
@@ -436,11 +488,12 @@ class _Body:
         if self.ending.region.ended:
             return True
         left = [storage for each in self.ending.leaves.values() for storage in storages_of(each) if storage is not None]
+        before = {each for several in self.arrays.values() for each in several}
         # And what these may be: an array that a branch of the body gives may be the one that it found.
         left += [ally for storage in left for ally, _ in storage.allies]
-        return any(storage in self.arrays or storage.frame is not self.frame for storage in left)
+        return any(storage in before or storage.frame is not self.frame for storage in left)
 
     @property
     def writes_to_carried(self) -> bool:
         """Whether it writes an array that comes from the round before."""
-        return any(storage.version for storage in self.arrays)
+        return any(storage.version for several in self.arrays.values() for storage in several)

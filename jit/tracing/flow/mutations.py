@@ -39,6 +39,11 @@ class Known:
         """Held, so that no new object takes an identity."""
         self._held = [_identities(thing) for thing in kept]
 
+    @property
+    def things(self) -> Sequence[Any]:
+        """Everything that can be reached."""
+        return self._kept
+
     def __contains__(self, thing: object) -> bool:
         return self.has(id(thing))
 
@@ -79,6 +84,15 @@ class Known:
             kept.append(thing)
             open_ += _parts(thing)
         return cls(found, kept)
+
+
+def references(thing: Any) -> int:
+    """How many variables, containers and objects hold a thing, as far as ``Known`` looks."""
+    values = [value for frame in _frames() for value in _variables(frame)]
+    known = Known.now()
+    if known.is_all:
+        return sys.maxsize
+    return sum(each is thing for each in (*values, *(part for held in known.things for part in _parts(held))))
 
 
 def named_in_frames(thing: Any) -> str:

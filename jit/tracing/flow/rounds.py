@@ -12,7 +12,7 @@ from hlojit.tracing.calls.specializing import NeedsValues
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow.branches import join
 from hlojit.tracing.flow.joining import Ending, Shelf
-from hlojit.tracing.flow.loops import Loop, Steps, Unsettled
+from hlojit.tracing.flow.loops import Length, Loop, Steps, Unsettled
 from hlojit.tracing.flow.regions import region
 from hlojit.tracing.flow.walks import Walk, walk_of
 from hlojit.tracing.rewriting import UNDEFINED, RunBody, Site, State
@@ -120,6 +120,8 @@ def _counted(runtime: TracedRuntime, site: Site, walk: Walk, position: int, stat
     first = ops.full(position, np.dtype(np.int64))
     count = ops.value(walk.count, np.dtype(np.int64))
     loop = Loop(runtime, site, state, [first], None if site.exit_flag else count)
+    if not site.exit_flag and isinstance(walk.count, int):
+        loop.length = Length(position, walk.count - position)
     return loop, _goes_on(runtime, site, first, count, _flag(site, state))
 
 

@@ -25,7 +25,7 @@ from hlojit.tracing.numpy_functions.rules import (
     single_axis,
     weak_kind,
 )
-from hlojit.tracing.operations import Operations
+from hlojit.tracing.operations import Operations, row_number
 from hlojit.tracing.tracer import Tracer, kind_of_element
 
 RULES: Rules = {}
@@ -128,10 +128,18 @@ def _joined(ops: Operations, arrays: Sequence[Any], dtype: Any, casting: Any) ->
     return [ops.converted(value, kind_of_element(wanted)) for value in values]
 
 
+def _are_rows(arrays: Sequence[Any]) -> bool:
+    """Whether they are rows of one array, which need not be taken apart, all of one type."""
+    return all(row_number(each) is not None and each.type == arrays[0].type for each in arrays)
+
+
 @implements(RULES, np.concatenate)
 def concatenate(
     ops: Operations, arrays: Sequence[Any], axis: int | None = 0, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Tracer:
+    if dtype is None and len(arrays) and _are_rows(arrays) and arrays[0].ndim and axis == 0:
+        rows = ops.tracer(list(arrays))
+        return reshape(ops, rows, (rows.shape[0] * rows.shape[1], *rows.shape[2:]))
     values = _joined(ops, arrays, dtype, casting)
     if axis is None:
         values, axis = [ops.builder.reshape(value, (value.tensor_type.size,)) for value in values], 0
@@ -165,11 +173,17 @@ def stack(
     if len({np.shape(each) for each in arrays}) > 1:
         raise ValueError("all input arrays must have the same shape")
     axis = operator.index(axis)
+    if dtype is None and _are_rows(arrays):
+        rows: Any = ops.tracer(list(arrays))
+        made = np.moveaxis(rows, 0, single_axis(axis, arrays[0].ndim + 1))
+        return ops.wrap(made.value)
     return concatenate(ops, [expand_dims(ops, array, axis) for array in arrays], axis, dtype=dtype, casting=casting)
 
 
 @implements(RULES, np.vstack)
 def vstack(ops: Operations, tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Tracer:
+    if len(tup) and _are_rows(tup) and tup[0].ndim == 1:
+        return stack(ops, tup, dtype=dtype, casting=casting)
     return concatenate(ops, [_at_least_2d(ops, each) for each in tup], 0, dtype=dtype, casting=casting)
 
 

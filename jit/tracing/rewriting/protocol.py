@@ -111,6 +111,8 @@ class Site:
     """Of loops: those of ``names`` that only functions inside assign, so that a call may change them, and mostly none does."""
     by_updates: frozenset[str] = frozenset()
     """Of loops: those of ``names`` that no other statement binds than ``x += 1`` and its kin, which leave an array what it is."""
+    appended: frozenset[str] = frozenset()
+    """Of loops: variables of which the body knows nothing but ``x.append(v)``, and no function inside knows more."""
     exit_flag: str = ""
     """Of loops: the one of ``names`` that is true when the loop has been left by ``break`` or ``return``."""
     inside: str = ""

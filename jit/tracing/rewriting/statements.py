@@ -34,6 +34,7 @@ from hlojit.tracing.rewriting.plan import HOOKS, Plan
 from hlojit.tracing.rewriting.protocol import Kind
 from hlojit.tracing.rewriting.templates import at, name, statements
 from hlojit.tracing.rewriting.variables import (
+    appended,
     assigned,
     assigned_inside,
     captured,
@@ -221,7 +222,7 @@ class Statements:
 
     def _for(self, node: ast.For) -> list[ast.stmt]:
         names = self._names(node)
-        site = self._site(Kind.FOR, node, names)
+        site = self._site(Kind.FOR, node, names, appended=appended(node.body) - self._liveness.always)
         variables, _ = self._state(node, names)
         iterable = self._expressions.visit(node.iter)
         driver = name(self._plan.variable())
@@ -310,7 +311,9 @@ class Statements:
             names |= self._shared
         return tuple(sorted(names))
 
-    def _site(self, kind: Kind, node: ast.stmt, names: tuple[str, ...]) -> ast.Constant:
+    def _site(
+        self, kind: Kind, node: ast.stmt, names: tuple[str, ...], appended: frozenset[str] = frozenset()
+    ) -> ast.Constant:
         everything = frozenset(names)
         return self._plan.site(
             kind,
@@ -322,6 +325,7 @@ class Statements:
             carried=everything & self._liveness.carried.get(node, frozenset()),
             by_calls=everything.difference(assigned([node])),
             by_updates=everything.difference(assigned([node], updates=False)),
+            appended=appended,
             exit_flag=self._jumps.flags.get(node, ""),
         )
 

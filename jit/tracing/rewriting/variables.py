@@ -68,6 +68,24 @@ def read(nodes: Iterable[ast.AST]) -> frozenset[str]:
     return frozenset(found)
 
 
+def appended(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """Variables that occur in the nodes only as ``x.append(v)``."""
+    every = [each for node in nodes for each in ast.walk(node)]
+    receivers = {
+        each.func.value
+        for each in every
+        if isinstance(each, ast.Call)
+        and isinstance(each.func, ast.Attribute)
+        and isinstance(each.func.value, ast.Name)
+        and each.func.attr == "append"
+        and len(each.args) == 1
+        and not each.keywords
+    }
+    return frozenset(each.id for each in receivers) - {
+        each.id for each in every if isinstance(each, ast.Name) and each not in receivers
+    }
+
+
 def declared(nodes: Iterable[ast.AST]) -> tuple[frozenset[str], frozenset[str]]:
     """What the function declares ``global``, and what ``nonlocal``."""
     found = [node for node in own_nodes(nodes) if isinstance(node, (ast.Global, ast.Nonlocal))]
