@@ -7,6 +7,7 @@ is not installed, or that has no such kind of argument, has none.  ``--output FI
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.util
 import json
 import time
@@ -31,6 +32,23 @@ class Case(NamedTuple):
     named: Mapping[str, Any] = MappingProxyType({})
     options: Mapping[str, Any] = MappingProxyType({})
     peers: tuple[str, ...] = ("numba", "jax")
+    is_method: bool = False
+    """Whether it is called as ``instance.method(...)``; the function then makes an instance for a system."""
+
+
+class Pair(NamedTuple):
+    """Two results."""
+
+    a: Any
+    b: Any
+
+
+@dataclasses.dataclass
+class State:
+    """Two results in an object."""
+
+    a: Any
+    b: Any
 
 
 rate = 2.0
@@ -65,16 +83,70 @@ def cases() -> Iterator[Case]:
     yield Case("static", in_steps, (x, 3), {}, {"static_argnames": "n"}, ())
     yield Case("ten arrays", lambda a, b, c, d, e, f, g, h, i, j: a + b + c + d + e + f + g + h + i + j, (x,) * 10)
     yield Case("dict of six", lambda p: p["a"] + p["b"] + p["c"] + p["d"] + p["e"] + p["f"], (six,), {}, {}, ("jax",))
+    yield Case("method, its object an argument", layer, (x,), {}, {}, ("numba", "jax"), is_method=True)
+    yield Case("method, its object static", fixed, (x,), {}, {}, (), is_method=True)
     yield Case("tuple of results", lambda x: (x + 1, x + 2), (x,))
+    yield Case("named tuple of results", lambda x: Pair(x + 1, x + 2), (x,))
+    yield Case("dataclass of results", lambda x: State(x + 1, x + 2), (x,), {}, {}, ())
+    yield Case("dictionary of results", lambda x: {"a": x + 1, "b": x + 2}, (x,), {}, {}, ("jax",))
     yield Case("a number as result", lambda x: x.sum(), (x,))
     yield Case("written argument", writing, (x.copy(), np.zeros(8)), {}, {}, ("numba",))
 
 
-def systems(case: Case) -> dict[str, Callable[..., Any]]:
-    """The function as every system has it."""
+def layer(system: str) -> Any:
+    """An object with an array and a method, as a system has them."""
+
+    class Layer:
+        def __init__(self, weights: Any):
+            self.weights = weights
+
+        def method(self, x: Any) -> Any:
+            return x + self.weights
+
+    kind: Any = Layer
+    if system == "hlojit":
+        import hlojit
+
+        kind.method = hlojit.jit(Layer.method)
+        hlojit.register_dataclass(kind, data_fields=("weights",))
+    elif system == "numba":
+        import numba
+        from numba.experimental import jitclass
+
+        kind = jitclass([("weights", numba.float64[::1])])(Layer)
+    elif system == "jax":
+        import jax
+
+        kind.method = jax.jit(Layer.method)
+        jax.tree_util.register_pytree_node(kind, lambda each: ((each.weights,), None), lambda _, leaves: kind(*leaves))
+    return kind(np.ones(8))
+
+
+def fixed(system: str) -> Any:
+    """An object whose attribute is a constant of its method."""
     import hlojit
 
-    found: dict[str, Callable[..., Any]] = {"hlojit": hlojit.jit(case.function, **case.options)}
+    class Scale:
+        def __init__(self) -> None:
+            self.factor = 2.0
+
+        def method(self, x: Any) -> Any:
+            return x * self.factor
+
+    kind: Any = Scale
+    if system == "hlojit":
+        kind.method = hlojit.jit(Scale.method, static_argnums=0)
+    return kind()
+
+
+def systems(case: Case) -> dict[str, Any]:
+    """The function as every system has it, or an instance for each whose method is called."""
+    import hlojit
+
+    if case.is_method:
+        named = [each for each in case.peers if importlib.util.find_spec(each)]
+        return {system: case.function(system) for system in ("hlojit", *named, "numpy")}
+    found: dict[str, Any] = {"hlojit": hlojit.jit(case.function, **case.options)}
     if "numba" in case.peers and importlib.util.find_spec("numba"):
         import numba
 
@@ -95,12 +167,15 @@ def measure(case: Case, rounds: int) -> dict[str, Any]:
     arguments, named = case.arguments, case.named
     for function in functions.values():
         for _ in range(3):
-            function(*arguments, **named)
+            function.method(*arguments) if case.is_method else function(*arguments, **named)
     for _ in range(rounds):
         for system, function in functions.items():
             runs = range(RUNS if system != "jax" else RUNS // 10)
             start = time.perf_counter()
-            if named:
+            if case.is_method:
+                for _ in runs:
+                    function.method(*arguments)
+            elif named:
                 for _ in runs:
                     function(*arguments, **named)
             else:

@@ -442,7 +442,9 @@ def to_storage(value: object, type_: TensorType, where: str) -> NDArray:
         return plain(with_shape(value.storage, type_, where), type_.element_type.storage, where)
     if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
         return _from_number(value, type_, where)
-    source = as_ndarray(value, type_, where)
+    given = as_ndarray(value, type_, where)
+    # Another thread may give the array another dtype between the question and the conversion, which would cast.
+    source = given.view()
     element = type_.element_type
     expected = element.dtype
     native = source.dtype.newbyteorder("=")
@@ -454,7 +456,8 @@ def to_storage(value: object, type_: TensorType, where: str) -> NDArray:
     if native != expected:
         hint = f"; convert it with .astype({expected.name!r})" if source.dtype.kind != "O" else ""
         raise ArgumentError(f"{where}: expected {type_}, got {described_array(source)}{hint}")
-    return plain(with_shape(source, type_, where), element.storage, where)
+    made = plain(with_shape(source, type_, where), element.storage, where)
+    return given if made is source else made
 
 
 def _from_number(value: complex, type_: TensorType, where: str) -> NDArray:

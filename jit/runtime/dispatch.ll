@@ -174,7 +174,23 @@ lay_out:
   %is_mismatch = icmp eq ptr %matched, null
   br i1 %is_mismatch, label %mismatch, label %run
 mismatch:
+  %pending = call ptr @PyErr_Occurred()
+  %no_error = icmp eq ptr %pending, null
+  br i1 %no_error, label %leave, label %judge
+judge:
+  ; Python raises it again, but for an interrupt, which came while code of the user's took an object apart.
+  %any = load ptr, ptr @PyExc_Exception, align 8
+  %matches = call i32 @PyErr_ExceptionMatches(ptr %any)
+  %is_exception = icmp ne i32 %matches, 0
+  br i1 %is_exception, label %clear, label %interrupted
+interrupted:
+  store ptr null, ptr %answer, align 8
+  call void @frame.release(ptr %frame, i64 %given)
+  ret i1 true
+clear:
   call void @PyErr_Clear()
+  br label %leave
+leave:
   call void @frame.release(ptr %frame, i64 %given)
   ret i1 false
 

@@ -25,6 +25,8 @@ MOST_WORDS: Final = 1024
 _METH_METHOD_FASTCALL_KEYWORDS: Final = 0x282
 """Without METH_METHOD, CPython 3.11 specializes calls of the method without ``self`` as if there was one."""
 _NO_RESULT: Final = b""
+_METHOD_DESCRIPTOR: Final = 1 << 17
+"""CPython's Py_TPFLAGS_METHOD_DESCRIPTOR."""
 
 Entry = tuple[bytes, tuple[object, ...]]
 """The record, and what its addresses depend on."""
@@ -149,6 +151,21 @@ def install(kind: type[Dispatched], report: Callable[[BaseException], object]) -
         for each in _installed:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
         type.__setattr__(kind, "__call__", method)
+        _make_method_descriptor(kind)
+
+
+def _make_method_descriptor(kind: type) -> None:
+    """Have ``instance.function(x)`` call ``function(instance, x)``, as Python does with its own functions: no object is made.
+
+    Classes written in Python cannot say so, though ``__get__`` of this one means just that.  Where the flags of types are not
+    found, ``__get__`` is called, as before.
+    """
+    offset = objects.type_flags()
+    if offset:
+        word = ctypes.c_ulong.from_address(id(kind) + offset)
+        word.value |= _METHOD_DESCRIPTOR
+        modified = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("PyType_Modified", ctypes.pythonapi))
+        modified(kind)
 
 
 def answered() -> int:

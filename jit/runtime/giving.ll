@@ -13,6 +13,8 @@ declare ptr @PyList_New(i64)
 declare i32 @PyList_SetItem(ptr, i64, ptr)
 declare ptr @PyDict_New()
 declare i32 @PyDict_SetItem(ptr, ptr, ptr)
+declare i32 @PyObject_SetItem(ptr, ptr, ptr)
+declare i32 @PyObject_GenericSetAttr(ptr, ptr, ptr)
 
 ; Put a new reference on the stack, and go on if there is one.
 define private ptr @frame.push(ptr %frame, ptr %object, ptr %next) alwaysinline {
@@ -91,15 +93,42 @@ no:
   ret ptr null
 }
 
-; item, leaf: an argument that was written.
+; item, leaf: an argument that was written, if it still is as it was: another thread may have given it another shape or dtype.
 define private ptr @give.write(ptr %frame, ptr %at) {
+entry:
   %item = call ptr @frame.item(ptr %frame, ptr %at)
   %number = call i64 @word(ptr %at, i64 1)
   %leaf = call ptr @frame.leaf_at(ptr %frame, i64 %number)
+  %type = call ptr @object.type(ptr %item)
+  %is_array = icmp eq ptr %type, @PyArray_Type
+  br i1 %is_array, label %kind, label %no
+kind:
+  %dtype_offset = load i64, ptr @offset.array_dtype, align 8
+  %dtype = call ptr @array.word(ptr %leaf, i64 %dtype_offset)
+  %item_dtype = call ptr @array.word(ptr %item, i64 %dtype_offset)
+  %is_dtype = icmp eq ptr %dtype, %item_dtype
+  %rank_offset = load i64, ptr @offset.array_rank, align 8
+  %rank_at = getelementptr inbounds i8, ptr %leaf, i64 %rank_offset
+  %rank = load i32, ptr %rank_at, align 4
+  %item_rank_at = getelementptr inbounds i8, ptr %item, i64 %rank_offset
+  %item_rank = load i32, ptr %item_rank_at, align 4
+  %is_rank = icmp eq i32 %rank, %item_rank
+  %is_kind = and i1 %is_dtype, %is_rank
+  br i1 %is_kind, label %shape, label %no
+shape:
+  %shape_offset = load i64, ptr @offset.array_shape, align 8
+  %extents = call ptr @array.word(ptr %leaf, i64 %shape_offset)
+  %item_extents = call ptr @array.word(ptr %item, i64 %shape_offset)
+  %rank64 = zext i32 %rank to i64
+  %is_shape = call i1 @words.are_equal(ptr %extents, ptr %item_extents, i64 %rank64)
+  br i1 %is_shape, label %copy, label %no
+copy:
   %status = call i32 @PyArray_CopyInto(ptr %leaf, ptr %item)
   %is_good = icmp eq i32 %status, 0
   %next = call ptr @next_if(i1 %is_good, ptr %at, i64 2)
   ret ptr %next
+no:
+  ret ptr null
 }
 
 ; item: a result as it is.
@@ -251,43 +280,90 @@ no:
   ret ptr null
 }
 
-; count, keys...: a dictionary of the last values.
-define private ptr @give.dict(ptr %frame, ptr %at) {
+; Put the last values into an object that is new, by `set`(object, name, value), then that on the stack; null for an object that
+; could not be made.
+define private ptr @frame.filled(ptr %frame, ptr %object, i64 %count, ptr %names, ptr %set) alwaysinline {
 entry:
-  %count = load i64, ptr %at, align 8
-  %keys = getelementptr inbounds i64, ptr %at, i64 1
-  %dict = call ptr @PyDict_New()
-  %no_dict = icmp eq ptr %dict, null
-  br i1 %no_dict, label %no, label %take
+  %no_object = icmp eq ptr %object, null
+  br i1 %no_object, label %no, label %take
 take:
   %values = call ptr @frame.pop(ptr %frame, i64 %count)
   br label %head
 head:
   ; All of them are released, also behind a failure.
-  %number = phi i64 [ 0, %take ], [ %number1, %put ]
-  %status = phi i32 [ 0, %take ], [ %status1, %put ]
+  %number = phi i64 [ 0, %take ], [ %number1, %next ]
+  %status = phi i32 [ 0, %take ], [ %status2, %next ]
   %more = icmp ult i64 %number, %count
   br i1 %more, label %put, label %done
 put:
-  %key = call ptr @pointer(ptr %keys, i64 %number)
+  %name = call ptr @pointer(ptr %names, i64 %number)
   %value = call ptr @pointer(ptr %values, i64 %number)
-  %set = call i32 @PyDict_SetItem(ptr %dict, ptr %key, ptr %value)
+  %is_good_yet = icmp eq i32 %status, 0
+  br i1 %is_good_yet, label %store, label %next
+store:
+  %status1 = call i32 %set(ptr %object, ptr %name, ptr %value)
+  br label %next
+next:
+  %status2 = phi i32 [ %status, %put ], [ %status1, %store ]
   call void @Py_DecRef(ptr %value)
-  %status1 = or i32 %status, %set
   %number1 = add i64 %number, 1
   br label %head
 done:
   %is_good = icmp eq i32 %status, 0
   br i1 %is_good, label %yes, label %drop
 yes:
-  %after = getelementptr inbounds i64, ptr %keys, i64 %count
-  %next = call ptr @frame.push(ptr %frame, ptr %dict, ptr %after)
-  ret ptr %next
+  %after = getelementptr inbounds i64, ptr %names, i64 %count
+  %pushed = call ptr @frame.push(ptr %frame, ptr %object, ptr %after)
+  ret ptr %pushed
 drop:
-  call void @Py_DecRef(ptr %dict)
+  call void @Py_DecRef(ptr %object)
   br label %no
 no:
   ret ptr null
+}
+
+; count, keys...: a dictionary of the last values.
+define private ptr @give.dict(ptr %frame, ptr %at) {
+  %count = load i64, ptr %at, align 8
+  %keys = getelementptr inbounds i64, ptr %at, i64 1
+  %dict = call ptr @PyDict_New()
+  %next = call ptr @frame.filled(ptr %frame, ptr %dict, i64 %count, ptr %keys, ptr @PyDict_SetItem)
+  ret ptr %next
+}
+
+; callable, argument or null, count, keys...: what the callable makes, with the last values as its items.
+define private ptr @give.mapping(ptr %frame, ptr %at) {
+  %make = load ptr, ptr %at, align 8
+  %argument = call ptr @pointer(ptr %at, i64 1)
+  %count = call i64 @word(ptr %at, i64 2)
+  %keys = getelementptr inbounds i64, ptr %at, i64 3
+  %mapping = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %make, ptr %argument, ptr null)
+  %next = call ptr @frame.filled(ptr %frame, ptr %mapping, i64 %count, ptr %keys, ptr @PyObject_SetItem)
+  ret ptr %next
+}
+
+; callable, type, count, names...: what the callable makes of a type, with the last values as its attributes.
+define private ptr @give.instance(ptr %frame, ptr %at) {
+  %make = load ptr, ptr %at, align 8
+  %type = call ptr @pointer(ptr %at, i64 1)
+  %count = call i64 @word(ptr %at, i64 2)
+  %names = getelementptr inbounds i64, ptr %at, i64 3
+  %instance = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %make, ptr %type, ptr null)
+  %next = call ptr @frame.filled(ptr %frame, ptr %instance, i64 %count, ptr %names, ptr @PyObject_GenericSetAttr)
+  ret ptr %next
+}
+
+; callable, object: what the callable makes of the object and the last value.
+define private ptr @give.made(ptr %frame, ptr %at) {
+  %make = load ptr, ptr %at, align 8
+  %first = call ptr @pointer(ptr %at, i64 1)
+  %place = call ptr @frame.pop(ptr %frame, i64 1)
+  %value = load ptr, ptr %place, align 8
+  %made = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %make, ptr %first, ptr %value, ptr null)
+  call void @Py_DecRef(ptr %value)
+  %after = getelementptr inbounds i64, ptr %at, i64 2
+  %next = call ptr @frame.push(ptr %frame, ptr %made, ptr %after)
+  ret ptr %next
 }
 
 ; What only Python makes.

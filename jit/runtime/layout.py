@@ -82,12 +82,14 @@ FRAME: Final[Mapping[str, Field]] = laid_out(
 """What the operations of an entry work on, on the caller's stack."""
 
 MATCH: Final = tuple(
-    "keyword array number scalar same equal float type tuple list dict attribute constant state numbers function name member "
-    "cell context writable apart".split()
+    "keyword array number scalar same equal float type tuple list dict attribute opened constant state numbers function name "
+    "member cell context writable apart".split()
 )
 """Operations that recognize a call (``matching.ll``), numbered from 1; 0 is the end."""
 
-GIVE: Final = tuple("check write item scalar number transposed constant tuple list dict python".split())
+GIVE: Final = tuple(
+    "check write item scalar number transposed constant tuple list dict mapping instance made python".split()
+)
 """Operations that make a call's result (``giving.ll``)."""
 
 

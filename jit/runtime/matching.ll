@@ -15,6 +15,7 @@ declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)
 declare ptr @PyDict_GetItemWithError(ptr, ptr)
 declare ptr @PyObject_GetAttr(ptr, ptr)
 declare ptr @PyObject_GetItem(ptr, ptr)
+declare ptr @PySequence_Tuple(ptr)
 declare ptr @PyObject_GenericGetDict(ptr, ptr)
 declare ptr @PyCell_Get(ptr)
 declare ptr @PyFunction_GetCode(ptr)
@@ -477,6 +478,53 @@ entry:
 yes:
   call void @frame.own(ptr %frame, ptr %value)
   %next = getelementptr inbounds i64, ptr %at, i64 2
+  ret ptr %next
+no:
+  ret ptr null
+}
+
+; source, callable, count: the children of an object, whose type has been looked at, and what beside them is static: the callable
+; gives both as a pair.
+define private ptr @match.opened(ptr %frame, ptr %at) {
+entry:
+  %object = call ptr @frame.operand(ptr %frame, ptr %at)
+  %open = call ptr @pointer(ptr %at, i64 1)
+  %count = call i64 @word(ptr %at, i64 2)
+  %pair = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %open, ptr %object, ptr null)
+  %no_pair = icmp eq ptr %pair, null
+  br i1 %no_pair, label %no, label %own
+own:
+  call void @frame.own(ptr %frame, ptr %pair)
+  %type = call ptr @object.type(ptr %pair)
+  %is_tuple = icmp eq ptr %type, @PyTuple_Type
+  br i1 %is_tuple, label %both, label %no
+both:
+  %parts = call i64 @tuple.size(ptr %pair)
+  %is_pair = icmp eq i64 %parts, 2
+  br i1 %is_pair, label %take, label %no
+take:
+  %given = call ptr @tuple.item(ptr %pair, i64 0)
+  %children = call ptr @PySequence_Tuple(ptr %given)
+  %no_children = icmp eq ptr %children, null
+  br i1 %no_children, label %no, label %keep
+keep:
+  call void @frame.own(ptr %frame, ptr %children)
+  %size = call i64 @tuple.size(ptr %children)
+  %is_size = icmp eq i64 %size, %count
+  br i1 %is_size, label %head, label %no
+head:
+  %number = phi i64 [ 0, %keep ], [ %number1, %share ]
+  %more = icmp ult i64 %number, %count
+  br i1 %more, label %share, label %yes
+share:
+  %child = call ptr @tuple.item(ptr %children, i64 %number)
+  call void @frame.share(ptr %frame, ptr %child)
+  %number1 = add i64 %number, 1
+  br label %head
+yes:
+  %static = call ptr @tuple.item(ptr %pair, i64 1)
+  call void @frame.share(ptr %frame, ptr %static)
+  %next = getelementptr inbounds i64, ptr %at, i64 3
   ret ptr %next
 no:
   ret ptr null

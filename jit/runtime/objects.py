@@ -92,6 +92,8 @@ def numpy_function(position: int) -> int:
     return _word(table + 8 * position)
 
 
+_TYPE_BYTES: Final = 400
+"""Of the part of a type in which its flags are; types are longer."""
 _GET_HANDLER: Final = 305
 """Position of PyDataMem_GetHandler."""
 
@@ -126,3 +128,16 @@ def measure() -> ObjectLayout | None:
         unaligned,
     ]
     return layout if all(_agrees(layout, sample) for sample in samples) else None
+
+
+def type_flags() -> int:
+    """Where types have their flags, from the start of the object; 0 if that is not found."""
+    if ctypes.sizeof(ctypes.c_ulong) != 8:
+        return 0
+    samples: tuple[type, ...] = (type, int, ObjectLayout, type("Sample", (), {}), np.ndarray)
+    found = [
+        offset
+        for offset in range(0, _TYPE_BYTES, 8)
+        if all(_word(id(sample) + offset) == sample.__flags__ for sample in samples)
+    ]
+    return found[0] if len(found) == 1 else 0

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
+import numpy as np
 from hlojit.arrays import Array, NDArray
 from hlojit.extensions import registry
 from hlojit.ir.environment import tables
@@ -23,16 +24,17 @@ from hlojit.runtime.dispatcher import Dispatched, install, is_possible
 from hlojit.tracing.calls.arguments import as_arrays, signature_of_array, without_layout
 from hlojit.tracing.calls.bound_functions import BoundFunction
 from hlojit.tracing.calls.callables import name_of, signature_of
-from hlojit.tracing.calls.containers import Structure, static_values, unflatten
+from hlojit.tracing.calls.containers import Structure, is_made_by_users, static_values, unflatten
 from hlojit.tracing.calls.descriptions import ShapeDtypeStruct, described
 from hlojit.tracing.calls.donated import DonatedParameters
-from hlojit.tracing.calls.entries import Seen, entry_of
+from hlojit.tracing.calls.entries import entry_of
 from hlojit.tracing.calls.forms import CompiledForm
 from hlojit.tracing.calls.guards import Guards
 from hlojit.tracing.calls.outcomes import aliases
 from hlojit.tracing.calls.parameters import static_names
 from hlojit.tracing.calls.retracing import MOST_KEPT, warn_of_changes, warn_of_renewals
 from hlojit.tracing.calls.rounding_seed import SeedParameter
+from hlojit.tracing.calls.seen import Seen
 from hlojit.tracing.calls.settings import Settings
 from hlojit.tracing.calls.specializing import NeedsValues, never_arrays
 from hlojit.tracing.calls.static_arguments import NONE, StaticArguments, static_arguments
@@ -119,7 +121,7 @@ class JittedFunction(Dispatched, Referenced):
     def _made_by(self) -> tuple[Any, ...]:
         return JittedFunction, (self.function, self.settings)
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         # Native code comes in its place (``dispatcher.install``), and calls this where it knows no better.
         try:
             self._renew()
@@ -141,7 +143,7 @@ class JittedFunction(Dispatched, Referenced):
             report(error)
             raise
 
-    def execute(self, *arguments: Any, **named: Any) -> Any:
+    def execute(self, /, *arguments: Any, **named: Any) -> Any:
         """Start the function and return at once: like a call, with arrays on a device whose contents are pending.
 
         See ``Executable.execute``.
@@ -170,7 +172,7 @@ class JittedFunction(Dispatched, Referenced):
         return unflatten(compiled.structure, made if isinstance(made, tuple) else (made,))
 
     @reported
-    def lower(self, *arguments: Any, **named: Any) -> Lowered:
+    def lower(self, /, *arguments: Any, **named: Any) -> Lowered:
         """The StableHLO module that a call with these arguments traces to (``str`` prints it), with JAX's further stages.
 
         Arguments are arrays and numbers, or anything with ``shape`` and ``dtype`` (``hlojit.ShapeDtypeStruct``).
@@ -188,7 +190,7 @@ class JittedFunction(Dispatched, Referenced):
 
         return self._specialized(self._call_of(arguments, named), trace)
 
-    def eval_shape(self, *arguments: Any, **named: Any) -> Any:
+    def eval_shape(self, /, *arguments: Any, **named: Any) -> Any:
         """The shapes and element types of the results, as ``ShapeDtypeStruct``; arguments as for ``lower``."""
         return self.lower(*arguments, **named).out_info
 
@@ -321,11 +323,23 @@ class JittedFunction(Dispatched, Referenced):
         if found is None:
             # Plugins that the first use of all loads belong to the key.
             registry().load()
-            key = (*key[:-1], tables().identity)
-            found = self._compile(key, dynamic, static, arrays)
+            kept, dynamic, own = self._as_seen(leaves, structure, dynamic)
+            key = (*key[:2], tuple(map(signature_of_array, kept, own)), *key[3:-1], tables().identity)
+            found = self._compile(key, dynamic, static, own)
         if found.outcome is not None and found.outcome.writes:
-            found = self._writing(found, key, dynamic, static, leaves, arrays)
+            found = self._writing(found, key, dynamic, static, leaves)
         return arrays, found, key
+
+    def _as_seen(
+        self, leaves: Sequence[Any], structure: Structure, dynamic: Any
+    ) -> tuple[list[Any], Any, list[NDArray | Array]]:
+        """Leaves, arguments and arrays whose kinds stay while they are traced, whatever another thread does to containers and
+        to shapes of arrays.
+        """
+        kept = [leaf.view() if type(leaf) is np.ndarray else leaf for leaf in leaves]
+        if not is_made_by_users(structure):
+            dynamic = unflatten(structure, kept)
+        return kept, dynamic, self._arrays(kept, dynamic)
 
     def _arrays(self, leaves: Sequence[Any], dynamic: Any) -> list[NDArray | Array]:
         return as_arrays(leaves, lambda: [name for name, _ in self._recorder.named_leaves(dynamic)])
@@ -337,11 +351,11 @@ class JittedFunction(Dispatched, Referenced):
         dynamic: Any,
         static: StaticArguments,
         leaves: Sequence[Any],
-        arrays: list[NDArray | Array],
     ) -> CompiledForm:
         """What is compiled for a call that writes arguments: another form where two of them are one array."""
         outcome = found.outcome
         assert outcome is not None
+        _, dynamic, arrays = self._as_seen(leaves, key[0], dynamic)
         same = aliases(outcome.writes, leaves, [name for name, _ in self._recorder.named_leaves(dynamic)])
         if same is not None:
             found = self._compile((*key[:3], same, *key[4:]), dynamic, static, arrays)

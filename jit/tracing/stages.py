@@ -247,7 +247,7 @@ class Compiled:
         self._options = options
 
     @reported
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         signature, form = self._lowered._signature, self._form
         leaves = signature.checked(arguments, named)
         arrays = as_arrays(leaves, lambda: signature.names)

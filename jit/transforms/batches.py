@@ -24,7 +24,7 @@ def vmap(
     the results.  Named arguments have it in dimension 0.  ``axis_size`` is needed where no argument has a batch.
     """
 
-    def body(operations: Operations, *arguments: Any, **named: Any) -> Any:
+    def body(operations: Operations, /, *arguments: Any, **named: Any) -> Any:
         axes = [*_prefix("in_axes", _of_arguments(in_axes, arguments), tuple(arguments)), *_prefix("in_axes", 0, named)]
         leaves, structure = flatten((tuple(arguments), named))
         names = [path for path, _ in (*paths(tuple(arguments)), *paths(named))]

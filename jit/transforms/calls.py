@@ -35,7 +35,7 @@ class TransformedFunction(Referenced):
         functools.update_wrapper(self, function, updated=())
 
     @reported
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         operations = Operations.in_work.get()
         if operations is not None:
             return self._body(operations, *arguments, **named)

@@ -235,7 +235,7 @@ class _Custom(Referenced):
         self._transformed = TransformedFunction(self._body, fun, (type(self), self._fixed))
         functools.update_wrapper(self, fun, updated=())
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         return self._transformed(*arguments, **named)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -245,7 +245,7 @@ class _Custom(Referenced):
         rules = {name: vars(self)[name] for name in ("_jvp", "_rules") if name in vars(self)}
         return type(self), (self._fun, self._fixed), rules
 
-    def _body(self, operations: Operations, *arguments: Any, **named: Any) -> Any:
+    def _body(self, operations: Operations, /, *arguments: Any, **named: Any) -> Any:
         if not is_transformed():
             return called(self._fun, *arguments, **named)
         call = _Call(operations, arguments, named, self._fixed)
@@ -381,7 +381,7 @@ def _in_full(call: _Call, found: Any) -> list[Any]:
 def checkpoint(fun: Callable[..., Any]) -> TransformedFunction:
     """``fun`` with less memory in reverse mode: its intermediate values are computed again there, instead of kept."""
 
-    def body(operations: Operations, *arguments: Any, **named: Any) -> Any:
+    def body(operations: Operations, /, *arguments: Any, **named: Any) -> Any:
         if not is_transformed():
             return called(fun, *arguments, **named)
         return _Call(operations, arguments, named, ()).made(fun, _Again())

@@ -142,7 +142,7 @@ def value_and_grad(
     for a real result its conjugate points uphill.
     """
 
-    def body(operations: Operations, *arguments: Any, **named: Any) -> Any:
+    def body(operations: Operations, /, *arguments: Any, **named: Any) -> Any:
         name = "grad"
         varied = _Varied(name, operations, arguments, _numbers(name, argnums), holomorphic)
         with transforming(operations) as place:
@@ -193,7 +193,7 @@ def grad(
     """The gradient of a function that returns a number; with ``has_aux`` a pair ``(gradient, aux)``.  See ``value_and_grad``."""
     both = value_and_grad(fun, argnums, has_aux, holomorphic)
 
-    def body(operations: Operations, *arguments: Any, **named: Any) -> Any:
+    def body(operations: Operations, /, *arguments: Any, **named: Any) -> Any:
         value, gradient = both(*arguments, **named)
         return (gradient, value[1]) if has_aux else gradient
 
@@ -323,7 +323,7 @@ def _rows(operations: Operations, place: Place, region: Region, values: Sequence
 def _jacobian(
     name: str, forward: bool, fun: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, holomorphic: bool
 ) -> TransformedFunction:
-    def body(operations: Operations, *arguments: Any, **named: Any) -> Any:
+    def body(operations: Operations, /, *arguments: Any, **named: Any) -> Any:
         varied = _Varied(name, operations, arguments, _numbers(name, argnums), holomorphic)
         with transforming(operations) as place:
             function = varied.call(lambda *a, **k: _with_aux(name, called(fun, *a, **k), has_aux)[0], named)

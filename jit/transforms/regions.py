@@ -68,7 +68,7 @@ def result(operations: Operations, value: Value) -> Tracer:
     return operations.wrap(value) if value.tensor_type.shape else operations.scalar(value)
 
 
-def called(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+def called(function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
     """Call a user's function, as functions in traced code are called: rewritten, if it has control flow of its own."""
     replaced = replacement_for(function)
     made: Callable[..., Any] = substitute(function) if replaced is None else replaced

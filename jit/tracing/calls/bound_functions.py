@@ -28,15 +28,15 @@ class BoundFunction(functools.partial[Any]):
     def __name__(self) -> str:
         return str(self.func.__name__)
 
-    def execute(self, *arguments: Any, **named: Any) -> Any:
+    def execute(self, /, *arguments: Any, **named: Any) -> Any:
         """As of the function."""
         return self.__func__.execute(*self.args, *arguments, **named)
 
-    def lower(self, *arguments: Any, **named: Any) -> Any:
+    def lower(self, /, *arguments: Any, **named: Any) -> Any:
         """As of the function."""
         return self.__func__.lower(*self.args, *arguments, **named)
 
-    def eval_shape(self, *arguments: Any, **named: Any) -> Any:
+    def eval_shape(self, /, *arguments: Any, **named: Any) -> Any:
         """As of the function."""
         return self.__func__.eval_shape(*self.args, *arguments, **named)
 

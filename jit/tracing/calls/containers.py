@@ -56,6 +56,14 @@ def is_parted(structure: Structure) -> bool:
     return structure != LEAF and issubclass(structure[0], Parted)
 
 
+def is_made_by_users(structure: Structure) -> bool:
+    """Whether there are objects in it that are made by functions of whoever registered their classes."""
+    if isinstance(structure, str):
+        return False
+    rest: Any = structure[3] if len(structure) > 3 else ()
+    return (bool(rest) and isinstance(rest[0], Registration)) or any(map(is_made_by_users, structure[2]))
+
+
 class _Opened(NamedTuple):
     """A container, one level of it."""
 

@@ -94,9 +94,20 @@ class Outcome:
             del given[len(given) - len(self.writes) :]
             for write, value in zip(self.writes, written):
                 if not write.is_donated:
-                    np.copyto(leaves[write.leaf], value)
+                    _write(leaves[write.leaf], value, write.name)
         values = iter(given)
         return tuple(form.constant if form.is_constant else form.of(next(values)) for form in self.forms)
+
+
+def _write(target: NDArray, value: Any, name: str) -> None:
+    """Store what a program wrote; in an array that has become another one meanwhile the numbers would be cast."""
+    kind = target.dtype.newbyteorder("=")
+    if isinstance(value, np.ndarray) and (target.shape, kind) != (value.shape, value.dtype):
+        raise ArgumentError(
+            f"argument {name}: it had shape {value.shape} and type {value.dtype} when the function began, and now has "
+            f"{target.shape} and {target.dtype}, of another thread perhaps: nothing is written into it"
+        )
+    np.copyto(target, value)
 
 
 def aliases(writes: Sequence[Write], leaves: Sequence[Any], names: Sequence[str]) -> tuple[int, ...] | None:
