@@ -173,8 +173,10 @@ def measure(case: Case, rounds: int) -> dict[str, Any]:
             runs = range(RUNS if system != "jax" else RUNS // 10)
             start = time.perf_counter()
             if case.is_method:
+                # As methods are called: of instance.method(*arguments) Python makes a bound method first.
+                (x,) = arguments
                 for _ in runs:
-                    function.method(*arguments)
+                    function.method(x)
             elif named:
                 for _ in runs:
                     function(*arguments, **named)
