@@ -118,6 +118,13 @@ class JittedFunction(Dispatched, Referenced):
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
 
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba asks of values that code compiled by it has."""
+        from hlojit.tracing.numba_callers import numba_type
+
+        return numba_type(self)
+
     def _made_by(self) -> tuple[Any, ...]:
         return JittedFunction, (self.function, self.settings)
 
