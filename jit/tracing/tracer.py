@@ -217,6 +217,12 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             return float(known)
         self._no_value("float()", "use .astype, or make the argument static")
 
+    def __round__(self, ndigits: int | None = None) -> Any:
+        known = self._known()
+        if known is not None:
+            return round(known, ndigits)
+        self._no_value("round()", "use np.round")
+
     def __complex__(self) -> complex:
         known = self._known()
         if known is not None:

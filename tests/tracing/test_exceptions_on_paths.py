@@ -288,7 +288,19 @@ def of_a_function_that_always_raises(j: int, x: Any) -> Any:
     return j
 
 
-@pytest.mark.parametrize("function", [deleted, used_when_deleted, of_a_function_that_always_raises])
+def returned_when_deleted(j: int, x: Any) -> Any:
+    i = 1
+    if j > 1:
+        if x[0] > 3:
+            return j, i
+        if j > 5:
+            del i
+    return j, i
+
+
+@pytest.mark.parametrize(
+    "function", [returned_when_deleted, deleted, used_when_deleted, of_a_function_that_always_raises]
+)
 def test_unbound_variables(function: Callable[..., Any]) -> None:
     compiled = hlojit.jit(function)
     for j in (0, 2, 7):

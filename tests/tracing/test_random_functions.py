@@ -63,9 +63,12 @@ def difference(ours: Any, theirs: Any) -> str:
     return ""
 
 
-def compare(seed: int) -> str:
-    """How a program's results or arguments differ from Python's; errors that only one of them raises are told too."""
-    source = NumpyWriter(Random(seed)).program()
+def compare(seed: int, things: float = 0.0) -> str:
+    """How a program's results or arguments differ from Python's; errors that only one of them raises are told too.
+
+    ``things``: the share of statements that change lists, dictionaries and objects.
+    """
+    source = NumpyWriter(Random(seed), things).program()
     plain, compiled = loaded(source), hlojit.jit(loaded(source))
     for arguments in ARGUMENTS:
         own, theirs = copy.deepcopy(arguments), copy.deepcopy(arguments)
@@ -96,7 +99,12 @@ def test_as_python_or_refused(seed: int) -> None:
     assert not compare(seed)
 
 
+@pytest.mark.parametrize("seed", range(24))
+def test_things_as_python_or_refused(seed: int) -> None:
+    assert not compare(seed, 0.5)
+
+
 if __name__ == "__main__":
-    for seed in range(*map(int, sys.argv[1:])):
-        if told := compare(seed):
+    for seed in range(*map(int, sys.argv[1:3])):
+        if told := compare(seed, float((*sys.argv[3:], 0)[0])):
             print(told)

@@ -156,6 +156,14 @@ def an_early_return(c: Any, x: Any) -> Any:
     return -seen["n"]
 
 
+def changed_behind_an_early_return(c: Any, x: Any) -> Any:
+    rows = [c, 1.0]
+    if c > 0:
+        return rows
+    rows[0] = x.sum()
+    return rows
+
+
 def by_a_function(c: Any, x: Any) -> Any:
     counts = {"n": 0}
 

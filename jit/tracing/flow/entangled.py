@@ -79,7 +79,8 @@ class Entangled:
         seen: Known | None = None
         for other in self._noted.values():
             if other is not own and other.may_live and other.origins & own.origins:
-                seen = seen or Known.now()
+                # What a function returns is changed no more where it has returned.
+                seen = seen or Known.now(returned=False)
                 if seen.has(other.identity):
                     raise TracingError(own.why or other.why)
 

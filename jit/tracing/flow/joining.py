@@ -17,7 +17,7 @@ from hlojit.tracing.flow.journal import is_same
 from hlojit.tracing.flow.regions import Region
 from hlojit.tracing.frames import Frame
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.rewriting import UNDEFINED, Site, State
+from hlojit.tracing.rewriting import RETURN_VALUE, UNDEFINED, Site, State
 from hlojit.tracing.state import Form, Leaves, form_of, joined, value_in
 from hlojit.tracing.tracer import Tracer
 
@@ -68,6 +68,11 @@ class Ending:
             self.leaves[name] = Leaves(value)
             self.forms[name] = [form_of(runtime.ops, leaf) for leaf in self.leaves[name].traced]
             self.containers[name] = runtime.entangled.containers(value)
+            if name == RETURN_VALUE:
+                # What is returned is read; other variables may pass on one that is not bound.
+                for each in storages_of(self.leaves[name], numbers=True):
+                    if each is not None:
+                        runtime.ops.require_bound(each)
 
 
 @final
@@ -206,9 +211,12 @@ def outer_of(leaves: Leaves) -> list[bool]:
     return [not isinstance(leaf, Tracer) and isinstance(leaf, np.ndarray) for leaf in leaves.traced]
 
 
-def storages_of(leaves: Leaves) -> list[Storage | None]:
-    """For each traced leaf the storage that it shows; None of numbers, which have no memory."""
-    return [leaf.window.storage if type(leaf) is Tracer and not leaf.is_scalar else None for leaf in leaves.traced]
+def storages_of(leaves: Leaves, *, numbers: bool = False) -> list[Storage | None]:
+    """For each traced leaf the storage that it shows; None of ``numbers``, which have no memory, unless they are asked for."""
+    return [
+        leaf.window.storage if type(leaf) is Tracer and (numbers or not leaf.is_scalar) else None
+        for leaf in leaves.traced
+    ]
 
 
 def note_aliases(

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 import numpy as np
 from hlojit.tracing.calls.pytrees import cached_names
-from hlojit.tracing.rewriting import is_library
+from hlojit.tracing.rewriting import RETURN_VALUE, is_library
 from hlojit.tracing.rewriting.plan import HOOKS
 from hlojit.tracing.tracer import Tracer
 
@@ -69,11 +69,11 @@ class Known:
         return owner is not None and bool(new) and set(new) <= set(cached_names(type(owner)))
 
     @classmethod
-    def now(cls) -> Known:
-        """What there is at this moment."""
+    def now(cls, *, returned: bool = True) -> Known:
+        """What there is at this moment, with what functions that still run have ``returned`` on another path."""
         found: set[int] = set()
         kept: list[Any] = []
-        open_ = [value for frame in _frames() for value in _variables(frame)]
+        open_ = [value for frame in _frames() for value in _variables(frame, returned=returned)]
         while open_:
             thing = open_.pop()
             if isinstance(thing, _PLAIN) or type(thing) is Tracer or id(thing) in found:
@@ -130,10 +130,10 @@ def _frames() -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _variables(frame: FrameType) -> Iterator[Any]:
+def _variables(frame: FrameType, *, returned: bool = True) -> Iterator[Any]:
     if frame.f_code.co_flags & 1:
         variables = frame.f_locals
-        yield from list(variables.values())
+        yield from [value for name, value in variables.items() if returned or name != RETURN_VALUE]
         _forget(frame, variables)
     globals_ = frame.f_globals
     yield from [globals_[name] for name in frame.f_code.co_names if name in globals_]

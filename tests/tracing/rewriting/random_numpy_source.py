@@ -127,6 +127,15 @@ GRAMMAR: Final[dict[str, list[str]]] = {
         "box.items[1] += 1", "add = make_adder($i); i = add($i) + add(1)", "i = f", "f = i", "i = i > 2", "f = None", "y, x = x, y",
         "del items[$p]", "items = items + [j]", "d = {**d, 'r': $I}", "i = $i; i: int = i + 1",
     ],
+    # Changes of lists, dictionaries and objects that several names may hold.
+    "K": [
+        "items[$p] = $I % 9", "items[$p] += 1", "d['p'] = $I % 9", "d['q'] += $f", "box.value = $I % 9", "box.add($i)", "box.items[$p] += $i",
+        "rows.append($i)", "rows.append($f)", "rows.append((i, $f))", "rows.append(y.copy())", "rows.append($V)", "rows.append([$i, $f])",
+        "other[$p] = $I % 9", "other = items", "other = [*items]", "items = other", "items = box.items", "box.items = [a, i, j]", "box = Box(i, other)",
+        "other = items if $C else [a, 2, 3]", "other = items if $C else box.items", "d['l'] = items", "d['l'] = 0", "items[0], items[1] = items[1], items[0]",
+        "rows = rows[:2]", "rows = [0.5]", "rows[-1:] = [$f]", "items.reverse()", "items.sort()", "d.update(p=$I % 5)", "setattr(box, 'value', $i)",
+        "items.append(items.pop(0))", "other.append(other.pop())", "y[0] = len(rows)", "i = items[-1]", "f = d['q']", "d['y'] = y", "d['y'] = y.copy()", "d['q'] = $F % 4.0",
+    ],
     # What loops go over, and the first line of the body, for a variable t.
     "L": [
         "range(3)|i += t", "range(12)|i = (i + t) % 23", "range(a % 6)|i += t", "range(10, 0, -1)|j = (j + t) % 19", "range(1, 12, 3)|i += t",
@@ -145,8 +154,10 @@ RESULT: Final = "return a, b, i, j, f, g, y, items, d, box.value, box.items"
 class NumpyWriter:
     """Writes a module with a function ``program(a, b, c, x, n)`` of an int, a float, a np.float64, an array and one of ints."""
 
-    def __init__(self, random: Random):
+    def __init__(self, random: Random, things: float = 0.0):
         self.random = random
+        self.things = things
+        """How many statements change lists, dictionaries and objects."""
         self.lines: list[str] = []
         self.ints = ["a", "i", "j"]
         self.floats = ["b", "f", "g"]
@@ -179,9 +190,12 @@ class NumpyWriter:
         self.put(1, f"box = Box({self.random.choice(['a', '2', 'j'])}, [a, 2, 3])")
         self.put(1, "d = {'p': a, 'q': b}")
         self.put(1, "items = [a, 1, 2]")
+        if self.things:
+            self.put(1, "other = items")
+            self.put(1, "rows = []")
         for _ in range(self.random.randrange(2, 6)):
             self.statement(1, 3)
-        more = [] if self.returns else self.extras
+        more = [] if self.returns else [*self.extras, *(["rows", "other"] if self.things else [])]
         self.put(1, ", ".join([RESULT, *more]))
         return "\n".join(self.lines) + "\n"
 
@@ -240,6 +254,9 @@ class NumpyWriter:
         getattr(self, "put_" + self.random.choice(kinds))(indent, depth)
 
     def put_line(self, indent: int, depth: int) -> None:
+        if self.things and self.chance(self.things):
+            self.put(indent, self.text("$K", 3))
+            return
         rare = indent == 1 if self.chance(0.3) else self.chance(0.03)
         self.put(indent, self.text("$T" if rare else "$S", 3))
 
