@@ -14,7 +14,7 @@ SIMULATED = tests/simulator tests/test_reference_backend.py tests/test_fuzz_dona
 ON_GPU = $(addprefix tests/cuda/test_,device.py programs.py functions.py formats.py kernel_calls.py true_gpu.py) tests/gpu/test_device_loops.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz array-api conformance conformance-jax soak check fast kit bench bench-functions bench-gradients bench-sorting bench-linear-algebra bench-full replay assemble exhaustive docs clean test-simulator test-gpu bench-gpu roofline
+.PHONY: help demo test fuzz draws array-api conformance conformance-jax soak check fast kit bench bench-functions bench-gradients bench-sorting bench-linear-algebra bench-full replay assemble exhaustive docs clean test-simulator test-gpu bench-gpu roofline
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,9 @@ soak: $(STAMP)  ## what takes minutes: 200 cold processes with threads, 10,000 p
 
 fuzz: $(STAMP)  ## every test of random programs, with programs that are new each time (two minutes; again and again finds more)
 	$(RUN) -m pytest -q --hypothesis-profile=random -m hypothesis $(ARGS)
+
+draws: $(STAMP)  ## drawn calls of every NumPy function beside NumPy, new ones each time (20 of each; EXAMPLES=100)
+	DRAWS=$(or $(EXAMPLES),20) $(RUN) -m pytest -q -n $(or $(WORKERS),2) --hypothesis-profile=random tests/test_numpy_draws.py $(ARGS)
 
 conformance: $(STAMP)  ## StableHLO's own suites: make conformance STABLEHLO=<checkout> (ARGS="--suite math"; docs/conformance.md)
 	$(RUN) -m tools.conformance --stablehlo $(or $(STABLEHLO),$(error say where a checkout of openxla/stablehlo is: STABLEHLO=<folder>)) $(ARGS)
