@@ -37,6 +37,7 @@ class TooLong(TracingError):
 
 def while_loop(runtime: TracedRuntime, site: Site, condition: Any, state: State) -> Generator[Any, Any, State]:
     """A ``while`` whose test has been traced."""
+    is_unknown = type(condition) is Tracer and runtime.ops.known(condition) is None
     loop, chosen = Loop(runtime, site, state, ()), runtime.truth(site, condition)
     del state
 
@@ -44,7 +45,15 @@ def while_loop(runtime: TracedRuntime, site: Site, condition: Any, state: State)
         going, after = yield RunBody(state)
         return going, after, []
 
-    return (yield from loop.run(chosen, step, settle=True))
+    try:
+        return (yield from loop.run(chosen, step, settle=True, runs=not is_unknown))
+    except TooLong:
+        raise
+    except Exception as error:
+        if is_unknown:
+            raise
+        # Python can run it as well.
+        raise runtime.unroll(site) from error
 
 
 def for_loop(runtime: TracedRuntime, site: Site, iterable: Any, state: State) -> Generator[RunBody, State, State]:

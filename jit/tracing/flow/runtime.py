@@ -52,6 +52,8 @@ class TracedRuntime(PythonRuntime):
         self.ops = ops
         self.unrolled = unrolled
         """Loops whose rounds are traced one by one, and why they cannot be compiled as loops."""
+        self.begun: dict[Site, tuple[int, int]] = {}
+        """Of each ``while`` that Python runs its rounds so far, and how many instructions there were before it."""
         self.regions: list[Region] = []
         """The regions that are recorded for constructs, innermost last."""
         self.entangled = Entangled()
@@ -68,12 +70,26 @@ class TracedRuntime(PythonRuntime):
             raise self._too_long()
         if site.kind is Kind.FOR:
             return not site.inside and self._takes_loop(site, value)
+        if site.kind is Kind.WHILE and (type(value) is not Tracer or self.ops.known(value) is not None):
+            return self._is_long(site)
         if site.kind not in _CONDITIONS or type(value) is not Tracer:
             return False
         if value.size != 1:
             which = "an array with more than one element" if value.size else "an empty array"
             raise ValueError(f"The truth value of {which} is ambiguous. Use a.any() or a.all()")
         return self.ops.known(value) is None
+
+    def begin(self, site: Site) -> None:
+        """Counts its rounds as long as Python decides on them."""
+        self.begun[site] = (0, len(self.ops.builder.block))
+
+    def _is_long(self, site: Site) -> bool:
+        """Whether a ``while`` on Python's values has come to so many instructions that it is better a loop of the program."""
+        count, before = self.begun[site]
+        self.begun[site] = (count + 1, before)
+        if site.inside or site in self.unrolled or count < rounds.SHORT:
+            return False
+        return len(self.ops.builder.block) - before > rounds.LARGE
 
     def _takes_loop(self, site: Site, value: Any) -> bool:
         if site.exit_flag:

@@ -109,6 +109,7 @@ class Looping(_Construct):
     def __init__(self, execution: Execution, site: Site, names: tuple[str, ...]):
         super().__init__(site, names)
         self._execution = execution
+        execution.runtime.begin(site)
         self.again = False
         """The test is to be evaluated once more, without the body."""
 

@@ -177,6 +177,9 @@ class Runtime(Protocol):
     def leave(self, function: FunctionInfo, error: BaseException | None) -> None:
         """It ends, with this exception or with none."""
 
+    def begin(self, site: Site) -> None:
+        """A ``while`` begins."""
+
     def takes(self, site: Site, value: Any) -> bool:
         """Whether the construct is taken over: ``value`` is a traced one.
 

@@ -28,6 +28,9 @@ class PythonRuntime:
     def leave(self, function: FunctionInfo, error: BaseException | None) -> None:
         """Nothing to do."""
 
+    def begin(self, site: Site) -> None:
+        """Nothing to do."""
+
     def takes(self, site: Site, value: Any) -> bool:
         """Nothing is taken over."""
         return False
