@@ -47,14 +47,17 @@ UFUNCS = sorted(
 WITHOUT_ARRAYS = {"np.empty", "np.fft.rfftfreq"}
 
 DIFFERENT: dict[str, str] = {
-    "ndarray.conj": "of truth values: int8, where the method gives the array itself",
-    "np.linalg.svd": "of infinities: LinAlgError where NumPy gives NaN",
-    "np.linalg.svdvals": "of infinities: LinAlgError where NumPy gives NaN",
-    "ndarray.partition": "not looked into yet",
-    "np.argpartition": "not looked into yet",
-    "np.allclose": "not looked into yet",
-    "np.piecewise": "not looked into yet",
-    "np.fft.ifftn": "not looked into yet",
+    **dict.fromkeys(
+        ("ndarray.argpartition", "ndarray.partition", "np.argpartition", "np.partition"),
+        "on either side of the place asked for, elements come in an order that NumPy does not specify",
+    ),
+    **dict.fromkeys(("ndarray.argsort", "np.argsort"), "equal elements come in an order that NumPy does not specify"),
+    **dict.fromkeys(
+        ("np.full_like", "np.min_scalar_type"), "negative floats as unsigned integers, which C leaves to the processor"
+    ),
+    "np.linalg.lstsq": "residuals of matrices without full rank are NaN (docs/linear-algebra.md)",
+    "np.piecewise": "every branch is traced, also one that NumPy does not call because no element chooses it",
+    "np.polyfit": "least squares of badly conditioned matrices differ by more than the tolerance",
 }
 """Functions whose drawn calls are known to differ, and how: each is a fault to mend, not a promise."""
 
@@ -141,6 +144,26 @@ def _assert_equal(ours: Any, theirs: Any, epsilon: float) -> None:
     np.testing.assert_allclose(ours.astype(complex), theirs.astype(complex), rtol=0, atol=tolerance)
 
 
+def _epsilon(dtype: np.dtype) -> float:
+    """Of the numbers NumPy computes with: half and single precision for short integers and truth values."""
+    kind = dtype if dtype.kind in "fc" else np.dtype(f"f{min(2 * dtype.itemsize, 8)}")
+    return float(np.finfo(kind).eps)
+
+
+def _is_clear(text: str, error: BaseException, expected: BaseException | None, given_: dict[str, np.ndarray]) -> bool:
+    """Whether an error says where and what: NumPy's own, a refusal, or another mistake of the call, which has several."""
+    message = str(error)
+    if isinstance(error, np.linalg.LinAlgError):
+        # Of infinities and NaN some builds of LAPACK give NaN, and others an error.
+        return expected is not None or not all(np.isfinite(each).all() for each in given_.values())
+    is_refusal = "cannot be compiled" in message or "which NumPy drops" in message
+    return (
+        isinstance(error, hlojit.HlojitError)
+        or (message.startswith("<drawn") and (is_refusal or expected is not None))
+        or (expected is not None and isinstance(error, type(expected)))
+    )
+
+
 def same_or_error(text: str, given_: dict[str, np.ndarray]) -> bool:
     """Compare a call with NumPy's; whether it was refused."""
     function = _call(text, list(given_))
@@ -149,12 +172,12 @@ def same_or_error(text: str, given_: dict[str, np.ndarray]) -> bool:
     ours, error = _outcome(hlojit.jit(function), our_arrays)
     what = f"{text} of " + ", ".join(f"{k} = {v!r} {v.strides}" for k, v in given_.items())
     if error is not None:
-        clear = isinstance(error, hlojit.HlojitError) or (expected is not None and isinstance(error, type(expected)))
-        assert clear, f"{what}: {type(error).__name__}: {error}"
+        assert _is_clear(text, error, expected, given_), f"{what}: {type(error).__name__}: {error}"
         return expected is None
     assert expected is None, f"{what}: NumPy raises {expected!r}, we give {ours!r}"
-    # NumPy's FFT of half precision has complex64 results with factors in half precision.
-    epsilon = max((float(np.finfo(each.dtype).eps) for each in given_.values() if each.dtype.kind in "fc"), default=0.0)
+    epsilon = max(_epsilon(each.dtype) for each in given_.values())
+    if "fft." in text and not all(np.isfinite(each).all() for each in given_.values()):
+        return False  # which sums have infinities less infinities is the algorithm's affair
     try:
         ours_all = list(coverage._leaves([ours, *our_arrays.values()]))
         theirs_all = list(coverage._leaves([theirs, *their_arrays.values()]))
@@ -191,10 +214,13 @@ def test_the_pages_calls_with_drawn_arrays(call: Any) -> None:
     @drawn
     @given(st.fixed_dictionaries({name: arrays(shapes[name]) for name in call.parameters}))
     def check(given_: dict[str, np.ndarray]) -> None:
+        if "s" in given_:
+            given_["s"].sort()
         refused.append(same_or_error(call.text, given_))
 
     check()
-    assert EXAMPLES < 20 or not all(refused), "every call was refused"
+    is_refused = f"| `{call.text}` |" in coverage.PAGE.read_text(encoding="utf-8")
+    assert EXAMPLES < 20 or is_refused or not all(refused), "every call was refused"
 
 
 @pytest.mark.parametrize("name", _one_of_eight(UFUNCS, lambda name: f"ufunc {name}"))
@@ -230,7 +256,8 @@ def test_reductions(name: str, data: Any) -> None:
 @drawn
 @given(st.data())
 def test_functions_along_an_axis(name: str, data: Any) -> None:
-    same_or_error(f"np.{name}(x, axis={data.draw(AXES)})", {"x": data.draw(arrays(data.draw(SHAPES)))})
+    stable = ", kind='stable'" if name == "argsort" else ""
+    same_or_error(f"np.{name}(x, axis={data.draw(AXES)}{stable})", {"x": data.draw(arrays(data.draw(SHAPES)))})
 
 
 def test_every_covered_function_is_drawn() -> None:

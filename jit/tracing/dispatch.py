@@ -123,16 +123,19 @@ class Dispatch(Operations):
                 f"np.{ufunc.__name__}: where= leaves the other elements undefined; give out= too, or use np.where"
             )
         casting = {"casting": options.pop("casting")} if "casting" in options else {}
+        # Wider rules concern the results alone, which are converted when they are stored.
+        strict = casting if casting.get("casting") in ("no", "equiv", "safe") else {}
         if ufunc is np.divmod:
-            results: Any = [np.floor_divide(*inputs, **options), np.remainder(*inputs, **options)]
+            both: tuple[Any, ...] = (np.floor_divide, np.remainder)
+            results: Any = [each(*inputs, **options, **casting) for each in both]
         elif ufunc is np.matmul:
             _refuse(ufunc, options)
             results = [self._numbers_of(matmul(self, *inputs))]
         elif (other := rule_of(ufunc)) is not None:
-            made = self._numbers_of(other(self, ufunc, inputs, options))
+            made = self._numbers_of(other(self, ufunc, inputs, options | strict))
             results = made if isinstance(made, (list, tuple)) else [made]
         else:
-            results = self._elementwise(ufunc, inputs, options, {} if out is not None else casting)
+            results = self._elementwise(ufunc, inputs, options, strict if out is not None else casting)
         if out is not None:
             return self._stored(ufunc, results, out, casting, where)
         return results[0] if len(results) == 1 else tuple(results)
@@ -177,6 +180,8 @@ class Dispatch(Operations):
     def _require_powers(self, ufunc: np.ufunc, values: Sequence[Value], inputs: Sequence[Any]) -> None:
         """Integers to negative powers raise, as in NumPy: now where the exponent is known, else when the function runs."""
         if ufunc is not np.power or not isinstance(values[1].tensor_type.element_type, IntegerType):
+            return
+        if not np.prod(_common_shape(values)):
             return
         message = "Integers to negative integer powers are not allowed."
         if not isinstance(inputs[1], Tracer):

@@ -443,6 +443,8 @@ def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             if name != "conjugate":
                 raise AttributeError(f"{self.weak.__name__!r} object has no attribute {name!r}")
             return self._of_number(np.conjugate)
+        if function is np.conjugate and not (arguments or options) and self.dtype.kind != "c":
+            return self  # the array itself; the ufunc makes int8 of truth values
         if isinstance(function, np.ufunc):
             return function(self, *arguments, **options)
         return self._call(function, *arguments, **options)

@@ -154,7 +154,7 @@ def argsort(
     _require_kind(kind, order, stable)
     operand = ops.tracer(a)
     if axis is None or not operand.ndim:
-        single_axis(axis or 0, max(operand.ndim, 1))
+        single_axis(0 if axis is None else axis, max(operand.ndim, 1))
         operand, axis = operand.reshape(-1), 0
     dimension = single_axis(axis, operand.ndim)
     indices = ops.builder.iota(operand.type.with_element_type("i64"), dimension)
@@ -176,7 +176,7 @@ def in_bounds(ops: Operations, indices: Any, extent: int, mode: Any) -> Any:
 def take(ops: Operations, a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Tracer:
     operand = ops.tracer(a)
     if axis is None or not operand.ndim:
-        single_axis(axis or 0, max(operand.ndim, 1))
+        single_axis(0 if axis is None else axis, max(operand.ndim, 1))
         operand, axis = operand.reshape(-1), 0
     dimension = single_axis(axis, operand.ndim)
     picked = places_of(indices)
@@ -314,6 +314,8 @@ def result_type(ops: Operations, *arguments: Any) -> np.dtype[Any]:
 @implements(RULES, np.isclose)
 def isclose(ops: Operations, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tracer:
     x, y = ops.tracer(a), ops.tracer(b)
+    if y.dtype.kind in "bui":
+        y = y * 1.0  # as NumPy: differences of unsigned integers would wrap, truth values have none
     close = (np.abs(x - y) <= atol + rtol * np.abs(y)) & np.isfinite(y)
     close = close | (x == y)
     return close | (np.isnan(x) & np.isnan(y)) if equal_nan else close

@@ -46,13 +46,19 @@ def put(ops: Operations, a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
     target[np.unravel_index(places, target.shape)] = values
 
 
+def _placed(ops: Operations, given: Any, target: Tracer) -> Any:
+    """What ``np.place`` writes, in one dimension: an array's dtype must be safe to cast; Python's own numbers always are."""
+    is_array = isinstance(given, (np.ndarray, np.generic)) or (isinstance(given, Tracer) and given.weak is None)
+    return ops.tracer(given).astype(target.kind, casting="safe" if is_array else "unsafe").reshape(-1)
+
+
 @implements(RULES, np.place)
 def place(ops: Operations, arr: Any, mask: Any, vals: Any) -> None:
     target = _written("place", arr)
     chosen: Any = ops.tracer(mask).astype(bool)
     if chosen.size != target.size:
         raise ValueError("place: mask and data must be the same size")
-    values: Any = ops.tracer(vals).astype(target.kind).reshape(-1)
+    values: Any = _placed(ops, vals, target)
     chosen = chosen.reshape(-1)
     if not values.size:
         ops.check(ops.value(np.any(chosen)), ValueError, "Cannot insert from an empty array!")
@@ -300,7 +306,7 @@ def roots(ops: Operations, p: Any) -> Any:
     _require_leading(ops, "roots", coefficients, coefficients[::-1])
     if coefficients.size < 2:
         return np.zeros(0)
-    kind = np.result_type(coefficients.dtype, np.float32 if coefficients.dtype == np.float32 else np.float64)
+    kind = coefficients.dtype if coefficients.dtype.kind in "fc" else np.dtype(np.float64)
     if coefficients.dtype == np.float16:
         raise TypeError("array type float16 is unsupported in linalg")
     coefficients = coefficients.astype(kind)

@@ -307,7 +307,7 @@ def _cumulative_function(op: str, start: float) -> Callable[..., Any]:
         operand = ops.tracer(a)
         operand = operand.astype(_sum_dtype(operand.dtype, dtype))
         if axis is None or not operand.ndim:
-            single_axis(axis or 0, max(operand.ndim, 1))
+            single_axis(0 if axis is None else axis, max(operand.ndim, 1))
             operand, axis = operand.reshape(-1), 0
         return _cumulative(ops, operand, op, start, axis)
 

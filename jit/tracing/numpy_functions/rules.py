@@ -75,6 +75,8 @@ def mask_of(where: Any) -> Any:
     """A ``where=`` of booleans, or NumPy's error."""
     if type(where) in (bool, int):
         return bool(where)
+    if isinstance(where, (list, tuple)) and not any(isinstance(each, Tracer) for each in where):
+        where = np.asarray(where)
     dtype = np.result_type(where.dtype if isinstance(where, Tracer) else where)
     if dtype != np.bool_:
         raise TypeError(f"Cannot cast array data from {dtype!r} to dtype('bool') according to the rule 'safe'")

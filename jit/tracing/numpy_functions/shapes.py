@@ -279,7 +279,7 @@ def repeat(ops: Operations, a: Any, repeats: Any, axis: int | None = None) -> Tr
         raise TracingError("np.repeat: the counts decide the result's shape, and must be known when tracing")
     counts = np.asarray(places_of(repeats, "repeats"))
     if axis is None or not operand.ndim:
-        single_axis(axis or 0, max(operand.ndim, 1))
+        single_axis(0 if axis is None else axis, max(operand.ndim, 1))
         operand, axis = operand.reshape(-1), 0
     dimension = single_axis(axis, operand.ndim)
     extent = operand.shape[dimension]

@@ -146,8 +146,13 @@ def _floor_divide(ops: Operations, values: Sequence[Value]) -> Value:
 
 def _scaled(name: str, factor: float) -> Rule:
     def rule(ops: Operations, values: Sequence[Value]) -> Value:
-        result = ops.builder.create(name, values).result
-        return ops.builder.multiply(result, _like(ops, result, factor))
+        b = ops.builder
+        result = b.create(name, values).result
+        if _dtype(result).kind == "c":
+            # Each part on its own, as NumPy: the product with a complex number has NaN where a part is infinite.
+            real, imaginary = (b.multiply(part, _like(ops, part, factor)) for part in (b.real(result), b.imag(result)))
+            return b.complex(real, imaginary)
+        return b.multiply(result, _like(ops, result, factor))
 
     return rule
 
@@ -190,6 +195,10 @@ def _log10(ops: Operations, values: Sequence[Value]) -> Value:
 
 
 def _exp2(ops: Operations, values: Sequence[Value]) -> Value:
+    b, x = ops.builder, values[0]
+    if _dtype(x).kind == "c":
+        real, imaginary = (b.multiply(part, _like(ops, part, np.log(2.0))) for part in (b.real(x), b.imag(x)))
+        return b.create("exponential", [b.complex(real, imaginary)]).result
     return ops.builder.power(_like(ops, values[0], 2.0), values[0])
 
 
