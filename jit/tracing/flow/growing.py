@@ -24,7 +24,7 @@ from hlojit.tracing.state import Form, Leaves, form_of, value_in
 from hlojit.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
-    from hlojit.tracing.flow.loops import Body
+    from hlojit.tracing.flow.bodies import Body
     from hlojit.tracing.flow.runtime import TracedRuntime
 
 MOST: Final = 100_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import numpy as np
@@ -12,6 +12,7 @@ from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.arrays.storage import Storage
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.flow.bodies import Body
 from hlojit.tracing.flow.changes import Changing
 from hlojit.tracing.flow.entangled import Container
 from hlojit.tracing.flow.growing import Growing
@@ -27,7 +28,7 @@ from hlojit.tracing.flow.joining import (
 )
 from hlojit.tracing.flow.journal import Entry, is_same
 from hlojit.tracing.flow.mutations import named_in_frames, references
-from hlojit.tracing.flow.regions import CODE_TYPE, Region, behind, code_of, region
+from hlojit.tracing.flow.regions import CODE_TYPE, behind, code_of, region
 from hlojit.tracing.rewriting import RETURN_VALUE, UNDEFINED, RunBody, Site, State
 from hlojit.tracing.state import Form
 from hlojit.tracing.tracer import Tracer
@@ -124,7 +125,7 @@ class Loop:
             if large and sum(1 for _ in body.block) <= large:
                 raise Unsettled(is_small=True)
             if not self._grow(body, settle):
-                return self._end(condition, body, runs)
+                return self._end(condition, body)
             del self.ops.checks.made[checks:]
         shown = ", ".join(f"{name}: {' and '.join(map(str, each.forms))}" for name, each in self.carried.items())
         raise TracingError(f"{self.site} the types of the loop's variables do not settle ({shown})")
@@ -329,9 +330,10 @@ class Loop:
 
     # -------------------------------------------------------------------- the end
 
-    def _end(self, condition: Value, body: Body, runs: bool) -> State:
+    def _end(self, condition: Value, body: Body) -> State:
+        """Make the instruction."""
         ops, location = self.ops, self.ops.builder.location
-        self._require_no_alias(body)
+        body.require_no_alias(self.site, self.carried, self.written)
         with behind(ops, body.frame):
             values = [value for each in self.carried.values() for value in self._left(each, body)]
             values += [body.ending.bound(ops, name) for name in self._guarded]
@@ -360,6 +362,11 @@ class Loop:
             start.append(ops.builder.constant(0, CODE_TYPE))
         blocks = [self._test(start, has_code, is_counted), body.block]
         results = iter(ops.builder.create("stablehlo.while", start, regions=blocks).results[1 + len(self.extras) :])
+        return self._taken_up(body, results, has_code)
+
+    def _taken_up(self, body: Body, results: Iterator[Value], has_code: bool) -> State:
+        """The variables behind the loop."""
+        ops = self.ops
         tracers: dict[str, list[Tracer]] = {}
         found = dict(self.unchanged)
         for name, each in self.carried.items():
@@ -371,7 +378,7 @@ class Loop:
             ops.store(storage, next(results))
         if has_code:
             ops.checks.follow(ops.builder, next(results))
-        if not runs or body.passes_on:
+        if not self.runs or body.passes_on:
             self._note_start(tracers)
         self._note_end(tracers, body)
         self._put(found)
@@ -407,27 +414,6 @@ class Loop:
         builder.return_(going)
         return block
 
-    def _require_no_alias(self, body: Body) -> None:
-        """Refuse bodies whose second round would have arrays that are one memory, if one of them is written."""
-        if body.ending.region.ended:
-            return
-        seen: dict[Storage, str] = {}
-        for name in self.carried:
-            for leaf in body.ending.leaves[name].traced if name in body.ending.leaves else ():
-                if type(leaf) is not Tracer or leaf.is_scalar:
-                    continue
-                storage = leaf.window.storage
-                is_outer = storage.frame is not body.frame
-                again = storage in seen and not _is_one_object(body.ending, name, seen[storage])
-                writes = body.writes_to_carried
-                if (is_outer and (writes or storage in self.written)) or (again and writes):
-                    raise TracingError(
-                        f"{self.site} {self.site.label(name)} is at the end of a round the memory of "
-                        f"{'an array of outside' if is_outer else self.site.label(seen[storage])}, and the body writes arrays: "
-                        "it is not known what a write changes; copy it (.copy())"
-                    )
-                seen[storage] = name
-
     def _note_end(self, tracers: dict[str, list[Tracer]], body: Body) -> None:
         if body.ending.region.ended:
             return
@@ -451,49 +437,3 @@ def _is_array(value: Any) -> bool:
 
 def _kind(form: Form) -> Any:
     return form.tensor_type, form.weak, form.is_scalar
-
-
-def _is_one_object(ending: Ending, a: str, b: str) -> bool:
-    return ending.values[a] is ending.values[b]
-
-
-@final
-class Body:
-    """One round, recorded."""
-
-    def __init__(
-        self,
-        made: Region,
-        block: Block,
-        given: dict[Storage, Value],
-        extras: Sequence[Value],
-        ending: Ending,
-        arrays: Mapping[str, Sequence[Storage]],
-        number: int,
-    ):
-        self.frame = made.frame
-        self.block = block
-        self.given = given
-        self.extras = list(extras)
-        self.ending = ending
-        self.number = number
-        """How many containers had been noted when it began."""
-        self.going: Value | None = None
-        self.arrays = arrays
-        """What comes from the round before, by variables."""
-
-    @property
-    def passes_on(self) -> bool:
-        """Whether a variable ends a round with an array that comes from the round before, or with one of outside."""
-        if self.ending.region.ended:
-            return True
-        left = [storage for each in self.ending.leaves.values() for storage in storages_of(each) if storage is not None]
-        before = {each for several in self.arrays.values() for each in several}
-        # And what these may be: an array that a branch of the body gives may be the one that it found.
-        left += [ally for storage in left for ally, _ in storage.allies]
-        return any(storage in before or storage.frame is not self.frame for storage in left)
-
-    @property
-    def writes_to_carried(self) -> bool:
-        """Whether it writes an array that comes from the round before."""
-        return any(storage.version for several in self.arrays.values() for storage in several)
