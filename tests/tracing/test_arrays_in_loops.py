@@ -158,3 +158,33 @@ def test_a_loop_that_would_be_unrolled_to_no_end_says_why_it_is_no_loop(monkeypa
     assert "rounds one by one are more than 2,000 instructions" in message
     assert message.count("one by one") == 1
     assert "'new' is on one path an array that was there before" in message
+
+
+def exchanged(start: Any, moves: Any, seen: Any) -> Any:
+    """Viterbi's algorithm as loops: two arrays change places in each round, and a table of outside is written."""
+    n, s = seen.shape
+    previous, current, back = start + seen[0], np.zeros(s), np.zeros((n, s), np.int64)
+    for t in range(1, n):
+        for j in range(s):
+            best, argument = -np.inf, 0
+            for i in range(s):
+                value = previous[i] + moves[i, j]
+                if value > best:
+                    best, argument = value, i
+            current[j] = best + seen[t, j]
+            back[t, j] = argument
+        previous, current = current, previous
+    path = np.zeros(n, np.int64)
+    path[n - 1] = np.argmax(previous)
+    for t in range(n - 1, 0, -1):
+        path[t - 1] = back[t, path[t]]
+    return path, previous
+
+
+def test_arrays_that_change_places() -> None:
+    numbers = np.random.default_rng(3)
+    given = numbers.random(12), numbers.random((12, 12)), numbers.random((60, 12))
+    compiled = hlojit.jit(exchanged)
+    for one, other in zip(compiled(*given), exchanged(*given)):
+        np.testing.assert_array_equal(one, other)
+    assert compiled.lower(*given).as_text().count("stablehlo.while") == 4

@@ -127,6 +127,8 @@ class Loop:
             if not self._grow(body, settle):
                 return self._end(condition, body)
             del self.ops.checks.made[checks:]
+            # Its arrays may be those of the next record: nobody could write them as long as they are seen.
+            del body
         shown = ", ".join(f"{name}: {' and '.join(map(str, each.forms))}" for name, each in self.carried.items())
         raise TracingError(f"{self.site} the types of the loop's variables do not settle ({shown})")
 
