@@ -317,8 +317,10 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     def transpose(self, *axes: Any) -> Tracer:
         """``numpy.ndarray.transpose``."""
         if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list, np.ndarray))):
-            axes = () if axes[0] is None else tuple(axes[0])
-        transposed: Tracer = self._call(np.transpose, axes or None)
+            axes = (None,) if axes[0] is None else (tuple(axes[0]),)
+        elif axes:
+            axes = (axes,)
+        transposed: Tracer = self._call(np.transpose, *axes)
         return transposed
 
     def reshape(self, *shape: Any, **options: Any) -> Tracer:

@@ -84,3 +84,41 @@ def test_an_axis_of_a_number_is_an_integer(function: Callable[..., Any]) -> None
 
 def test_no_element_is_raised_to_a_negative_power() -> None:
     _assert_same(lambda x: np.power(x, -1), np.zeros(0, "i1"))
+
+
+def test_transposing_by_no_axes() -> None:
+    """An empty tuple reversed the axes, as no argument does."""
+    with pytest.raises(ValueError, match="axes don't match array"):
+        hlojit.jit(lambda x: x.transpose(()))(np.zeros((2, 3)))
+    for transposed in (lambda x: x.transpose(), lambda x: x.transpose(None), lambda x: x.transpose(1, 0)):
+        _assert_same(transposed, np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("value", "error"), [(np.nan, ValueError), (2j, TypeError), (300, OverflowError), ([1, -1], OverflowError)]
+)
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda a, v: np.put(a, [0], v),
+        lambda a, v: np.place(a, [True, False], v),
+        lambda a, v: a.flat.__setitem__(slice(2), v),
+    ],
+)
+def test_numbers_that_the_array_does_not_hold_are_not_put(write: Any, value: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        hlojit.jit(lambda a: write(a, value))(np.zeros(2, "u1"))
+
+
+def test_choose_takes_no_unsigned_integers_of_64_bits() -> None:
+    with pytest.raises(TypeError, match="according to the rule 'safe'"):
+        hlojit.jit(lambda a: np.choose(a, [a, a]))(np.zeros(2, "u8"))
+
+
+@pytest.mark.parametrize("value", [7, 2.5, [1, 2], [3.5, 4.5], True])
+def test_numbers_are_written_through_flat(value: Any) -> None:
+    def written(a: Any) -> Any:
+        a.flat[:2] = value
+        return a
+
+    _assert_same(written, np.zeros((2, 2), "i4"))

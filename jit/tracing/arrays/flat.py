@@ -33,6 +33,8 @@ class Flat:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         positions = self._positions(key)
+        if not hasattr(value, "dtype") and not any(hasattr(each, "dtype") for each in np.array(value, object).flat):
+            value = np.array(value, self.base.dtype)  # NumPy's errors for numbers that the dtype does not hold
         count = int(np.size(value))
         if count not in (1, positions.size):
             raise TracingError(

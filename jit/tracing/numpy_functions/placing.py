@@ -22,13 +22,22 @@ def _written(name: str, array: Any) -> Tracer:
     return array
 
 
+def _placed(ops: Operations, given: Any, target: Tracer, casting: str) -> Any:
+    """What is written, in one dimension and the target's dtype: arrays by the rule, Python's own numbers if they fit."""
+    is_array = isinstance(given, (np.ndarray, np.generic)) or (isinstance(given, Tracer) and given.weak is None)
+    is_known = not is_array and not any(isinstance(each, Tracer) for each in np.array(given, object).reshape(-1))
+    if is_known and isinstance(target.kind, np.dtype):
+        given = np.array(given, target.kind)  # NumPy's errors for what the dtype does not hold
+    return ops.tracer(given).astype(target.kind, casting=casting if is_array else "unsafe").reshape(-1)
+
+
 @implements(RULES, np.put)
 def put(ops: Operations, a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
     target = _written("put", a)
     if not target.size and np.size(ind):
         raise IndexError("cannot replace elements of an empty array")
     places: Any = in_bounds(ops, ops.tracer(places_of(ind)).reshape(-1), target.size, mode)
-    values: Any = ops.tracer(v).astype(target.kind).reshape(-1)
+    values: Any = _placed(ops, v, target, "unsafe")
     if not places.size:
         return
     if not values.size:
@@ -46,19 +55,13 @@ def put(ops: Operations, a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
     target[np.unravel_index(places, target.shape)] = values
 
 
-def _placed(ops: Operations, given: Any, target: Tracer) -> Any:
-    """What ``np.place`` writes, in one dimension: an array's dtype must be safe to cast; Python's own numbers always are."""
-    is_array = isinstance(given, (np.ndarray, np.generic)) or (isinstance(given, Tracer) and given.weak is None)
-    return ops.tracer(given).astype(target.kind, casting="safe" if is_array else "unsafe").reshape(-1)
-
-
 @implements(RULES, np.place)
 def place(ops: Operations, arr: Any, mask: Any, vals: Any) -> None:
     target = _written("place", arr)
     chosen: Any = ops.tracer(mask).astype(bool)
     if chosen.size != target.size:
         raise ValueError("place: mask and data must be the same size")
-    values: Any = _placed(ops, vals, target)
+    values: Any = _placed(ops, vals, target, "safe")
     chosen = chosen.reshape(-1)
     if not values.size:
         ops.check(ops.value(np.any(chosen)), ValueError, "Cannot insert from an empty array!")

@@ -90,7 +90,7 @@ def argpartition(
 @implements(RULES, np.choose)
 def choose(ops: Operations, a: Any, choices: Any, mode: Any = "raise") -> Any:
     numbers = ops.tracer(a)
-    if numbers.dtype.kind not in "iub":
+    if not np.can_cast(numbers.dtype, np.int64):
         raise TypeError(f"Cannot cast array data from {numbers.dtype!r} to dtype('int64') according to the rule 'safe'")
     arrays = [ops.tracer(each) for each in choices]
     if not arrays:
