@@ -1,13 +1,14 @@
 """Drawn calls of every function on the page of NumPy's functions: what eager NumPy gives, or an error.
 
-The page's own call of each function (``tools/numpy_calls.py``) gets arrays of drawn dtypes, values and layouts; ufuncs, reductions and
-sorts get drawn shapes and keyword arguments besides.  ``make draws`` draws new ones, many of each.
+The page's own call of each function (``tools/numpy_calls.py``) gets arrays of drawn dtypes, values and layouts; ufuncs, reductions,
+sorts and the calls in ``KEYWORDS`` get drawn shapes and keyword arguments besides.  ``make draws`` draws new ones, many of each.
 """
 
 from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
 import warnings
 import zlib
@@ -43,6 +44,130 @@ ALONG = "argsort cumprod cumsum diff flip median nancumprod nancumsum sort".spli
 UFUNCS = sorted(
     call.name[3:] for call in coverage.all_calls()["numpy"] if isinstance(getattr(np, call.name[3:], None), np.ufunc)
 )
+
+KEYWORDS = """
+np.flip(x, {axis})
+np.rot90(x, {count}, axes=({one}, {one}))
+np.expand_dims(x, {axis})
+np.squeeze(x, axis={axis})
+np.moveaxis(x, {one}, {one})
+np.swapaxes(x, {one}, {one})
+np.rollaxis(x, {one}, {one})
+np.reshape(x, {shape}, order={order})
+np.ravel(x, order={order})
+np.resize(x, {shape})
+np.tile(x, {shape})
+np.broadcast_to(x, {shape})
+np.concatenate([x, y], axis={axis})
+np.stack([x, y], axis={one})
+np.append(x, y, axis={axis})
+np.delete(x, {one}, axis={axis})
+np.insert(x, {one}, {number}, axis={axis})
+np.split(x, {count}, axis={one})
+np.array_split(x, {count}, axis={one})
+np.pad(x, {count}, mode={padding})
+np.take(x, [0, {one}], axis={axis}, mode={bounds})
+np.take_along_axis(x, np.argmax(x, axis={one}, keepdims=True), {one})
+np.compress([True, False], x, axis={axis})
+np.diagonal(x, {shift}, {one}, {one})
+np.trace(x, {shift}, {one}, {one})
+np.diag(x, {shift})
+np.tril(x, {shift})
+np.triu(x, {shift})
+np.clip(x, {number}, {number})
+np.clip(x, y, None)
+np.where(x, y, {number})
+np.where(x > 1, x, y)
+np.percentile(x, {share}, axis={axis}, method={method})
+np.quantile(x, {share} / 100, axis={axis}, keepdims=True)
+np.median(x, axis={axis})
+np.nanmedian(x, axis={axis})
+np.average(x, axis={axis}, weights=y)
+np.cov(x, bias=True)
+np.corrcoef(x)
+np.diff(x, n={count}, axis={one}, prepend={number})
+np.gradient(x, {number}, axis={axis})
+np.trapezoid(x, dx=0.5, axis={one})
+np.interp(x, [0, 1, 4], [2.0, 3.0, -1.0], left={number})
+np.searchsorted([0, 1, 1, 4], x, side={side})
+np.digitize(x, [0, 1, 4], right={truth})
+np.histogram(x, bins=4, range=(-2, 5), density={truth})
+np.bincount(x, minlength={count})
+np.unwrap(x, axis={one})
+np.dot(x, y)
+np.inner(x, y)
+np.outer(x, y)
+np.kron(x, y)
+np.matmul(x, y)
+np.tensordot(x, y, axes={count})
+np.vdot(x, y)
+np.cross(x, y)
+np.convolve(x, y, mode={convolution})
+np.cumulative_sum(x, axis={axis}, include_initial={truth})
+np.argsort(x, axis={axis}, stable=True)
+np.sort(x, axis={axis})
+np.fft.fft(x, n={count}, axis={one}, norm={norm})
+np.fft.rfft(x, n={count}, axis={one}, norm={norm})
+np.linalg.norm(x, ord={ord}, axis={axis})
+np.linalg.vector_norm(x, axis={axis}, ord=1)
+np.packbits(x, axis={axis}, bitorder={bits})
+np.vander(x, {count})
+np.ldexp(x, {shift})
+np.add.reduceat(x, [0, 1], axis={one})
+np.multiply.reduce(x, axis={axis}, initial={number})
+np.maximum.accumulate(x, axis={one})
+np.subtract.outer(x, y)
+np.put_along_axis(x, np.argmin(x, axis={one}, keepdims=True), {number}, {one})
+np.copyto(x, y, casting={casting})
+np.putmask(x, x > 1, y)
+np.put(x, [0, {one}], {number}, mode={bounds})
+np.einsum('...i,...i->...', x, y)
+np.sum(x, axis={axis}, dtype={dtype}, keepdims={truth}, out=y)
+np.linspace(x, y, {count}, axis={one})
+np.meshgrid(x, y, indexing={indexing})
+np.piecewise(x, [x > 1], [{number}, 2])
+np.select([x > 1], [y], {number})
+np.choose(x, [x, y], mode={bounds})
+np.apply_along_axis(np.sum, {one}, x)
+np.ptp(x, axis={axis}, keepdims={truth})
+np.nanmax(x, axis={axis}, initial={number})
+np.std(x, axis={axis}, ddof={count}, keepdims={truth})
+x.sum(axis={axis}, keepdims={truth})
+x.argmax(axis={axis}, keepdims={truth})
+x.fill({number})
+x.sort(axis={one})
+x.T + y
+x[{one}]
+x[..., ::-1]
+x[x > 1].sum()
+x.mean(dtype={dtype})
+x.item()
+x.transpose({axis})
+"""
+"""Calls with keyword arguments, of which each name in braces is one of ``PIECES``."""
+
+PIECES = {
+    "axis": "None 0 1 -1 -2 2 (0,1) ()",
+    "one": "0 1 -1 2 -3",
+    "count": "0 1 2 3 -1",
+    "shift": "0 1 -1 3",
+    "shape": "(2,3) (4,3) (-1,) (3,-1) 5 () (1,5)",
+    "order": "'C' 'F' 'A' 'K'",
+    "number": "0 2 -1 300 1.5 True np.nan 2j np.float32(2) np.uint8(3)",
+    "padding": "'constant' 'edge' 'reflect' 'symmetric' 'wrap' 'mean' 'maximum' 'linear_ramp' 'other'",
+    "bounds": "'raise' 'wrap' 'clip'",
+    "share": "0 30 100 [25,75] 101",
+    "method": "'linear' 'lower' 'nearest' 'midpoint' 'weibull' 'inverted_cdf'",
+    "side": "'left' 'right'",
+    "truth": "True False",
+    "convolution": "'full' 'same' 'valid'",
+    "norm": "None 'ortho' 'forward'",
+    "ord": "None 1 2 np.inf 'fro' 0 3",
+    "bits": "'big' 'little'",
+    "casting": "'no' 'safe' 'same_kind' 'unsafe'",
+    "dtype": "'f4' 'i8' 'u1' '?' 'c16' 'f2' None",
+    "indexing": "'xy' 'ij'",
+}
 
 WITHOUT_ARRAYS = {"np.empty", "np.fft.rfftfreq"}
 
@@ -258,6 +383,18 @@ def test_reductions(name: str, data: Any) -> None:
 def test_functions_along_an_axis(name: str, data: Any) -> None:
     stable = ", kind='stable'" if name == "argsort" else ""
     same_or_error(f"np.{name}(x, axis={data.draw(AXES)}{stable})", {"x": data.draw(arrays(data.draw(SHAPES)))})
+
+
+@pytest.mark.parametrize("template", _one_of_eight(KEYWORDS.strip().splitlines(), str))
+@drawn
+@given(st.data())
+def test_keyword_arguments(template: str, data: Any) -> None:
+    shape = data.draw(SHAPES)
+    given_ = {"x": data.draw(arrays(shape))}
+    if re.search(r"\by\b", template):
+        given_["y"] = data.draw(arrays(data.draw(st.sampled_from((shape, shape[::-1], shape[1:], (2,))))))
+    text = re.sub(r"\{(\w+)\}", lambda found: data.draw(st.sampled_from(PIECES[found[1]].split())), template)
+    same_or_error(text, given_)
 
 
 def test_every_covered_function_is_drawn() -> None:
