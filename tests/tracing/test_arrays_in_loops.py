@@ -153,7 +153,10 @@ def exchanged_in_small_loops(x: Any) -> Any:
 def list_that_its_rounds_read(x: Any) -> Any:
     rows = [x]
     for t in range(500):
-        rows.append(np.sin(rows[-1]) * t + np.cos(x) / (t + 1))
+        y = np.sin(rows[-1]) * t
+        if x[0] > t:
+            y = y + 1
+        rows.append(y + np.cos(x) / (t + 1))
     return rows[-1]
 
 
