@@ -12,7 +12,7 @@ from hlojit.arrays import Array, NDArray
 from hlojit.ir.builder import Builder
 from hlojit.ir.donation import mark_donated
 from hlojit.ir.environment import tables
-from hlojit.ir.errors import ArgumentError
+from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Function, Module, Value
 from hlojit.ir.types import TensorType
@@ -193,6 +193,9 @@ class Recorder:
         except RecursionError as error:
             raise TracingError(f"{self.name} recurses without an end while it is traced: {error}") from error
         except Exception as error:
+            if isinstance(error, HlojitError) and runtime.whiles:
+                # Perhaps of a number that Python would have known behind a loop.
+                raise Unroll(runtime.whiles[0]) from error
             if operations.refused is not None and error is not operations.refused:
                 raise operations.refused from None
             if texts.is_traced(operations, error.args):

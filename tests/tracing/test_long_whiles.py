@@ -102,6 +102,22 @@ def called_again(x: Any) -> Any:
     return power(x, 3) + power(x, 90) + power(x, 2)
 
 
+def number_is_a_shape_behind(x: Any) -> Any:
+    k = 0
+    while k < 60:
+        x = np.sin(x) * 1.5 + np.cos(x) / (k + 2) - np.tanh(x) * k
+        k += 1
+    return x[: k // 4] + np.zeros(k // 4)
+
+
+def number_is_a_key_behind(x: Any) -> Any:
+    k = 0
+    while k < 60:
+        x = np.sin(x) * 1.5 + np.cos(x) / (k + 2) - np.tanh(x) * k
+        k += 1
+    return x * {60: 2.0}[k]
+
+
 FUNCTIONS = [
     value
     for value in list(globals().values())

@@ -48,3 +48,15 @@ def test_texts_that_differ_are_refused_with_what_to_write() -> None:
         hlojit.HlojitError, match=r"if x > 0 : the returned value.* is '\w+' on one path.*: give a number, and look up"
     ):
         hlojit.jit(named)(1.0)
+
+
+def test_steps_of_ranges_that_are_arguments() -> None:
+    @hlojit.jit
+    def chunks(x: Any, size: int) -> Any:
+        return np.array([x[i : i + size].mean() for i in range(0, len(x), size)]), sum(range(10, 0, -size))
+
+    for length, size in ((12, 3), (10, 4)):
+        x = np.arange(float(length))
+        means, total = chunks(x, size)
+        np.testing.assert_allclose(means, [x[i : i + size].mean() for i in range(0, length, size)])
+        assert total == sum(range(10, 0, -size))

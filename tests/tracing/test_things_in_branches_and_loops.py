@@ -424,6 +424,13 @@ def grows_in_one(c: Any, x: Any) -> Any:
     return rows
 
 
+def grows_in_an_object(c: Any, x: Any) -> Any:
+    one = Particle([x], {"log": [c]})
+    if c > 0:
+        one.place.append(x)
+    return one.place
+
+
 def other_keys(c: Any, x: Any) -> Any:
     state = {"a": x}
     if c > 0:
@@ -527,6 +534,7 @@ REFUSED = {
     one_of_the_round_before: "may be another one that is seen here",
     in_another: "may be another one that is seen here",
     grows_in_one: "rows has 2 elements on one path, and 1 element on another",
+    grows_in_an_object: r"one\.place has 2 elements on one path, and 1 element on another",
     other_keys: r"state has \('a', 'b'\) on one path, and \('a'\) on another",
     grows_by_its_class: "rows has 2 elements on one path",
     grows_by_reading: "changes a defaultdict",

@@ -96,14 +96,28 @@ def references(thing: Any) -> int:
 
 
 def named_in_frames(thing: Any) -> str:
-    """What the innermost function of the user's calls it; empty if it has no name there."""
+    """What the innermost function of the user's calls it, or what holds it; empty if it has no name there."""
     for frame in _frames():
         variables = frame.f_locals
         name = next((name for name, value in variables.items() if value is thing), "")
+        name = name or next(
+            (f"{name}{path}" for name, value in variables.items() for path in _paths_to(thing, value)), ""
+        )
         _forget(frame, variables)
         if name:
             return name
     return ""
+
+
+def _paths_to(thing: Any, holder: Any) -> Iterator[str]:
+    """How Python spells a thing that another one holds."""
+    if isinstance(holder, dict):
+        yield from (f"[{key!r}]" for key, value in holder.items() if value is thing)
+    elif isinstance(holder, (list, tuple)):
+        yield from (f"[{number}]" for number, value in enumerate(holder) if value is thing)
+    elif not isinstance(holder, _PLAIN) and type(holder) is not Tracer:
+        attributes = getattr(holder, "__dict__", {})
+        yield from (f".{name}" for name, value in attributes.items() if value is thing)
 
 
 def _identities(thing: Any) -> Sequence[int] | None:

@@ -54,6 +54,8 @@ class TracedRuntime(PythonRuntime):
         """Loops whose rounds are traced one by one, and why they cannot be compiled as loops."""
         self.begun: dict[Site, tuple[int, int]] = {}
         """Of each ``while`` that Python runs its rounds so far, and how many instructions there were before it."""
+        self.whiles: list[Site] = []
+        """Those that have become loops of the program, though Python could have run them."""
         self.regions: list[Region] = []
         """The regions that are recorded for constructs, innermost last."""
         self.entangled = Entangled()
@@ -89,7 +91,10 @@ class TracedRuntime(PythonRuntime):
         self.begun[site] = (count + 1, before)
         if site.inside or site in self.unrolled or count < rounds.SHORT:
             return False
-        return len(self.ops.builder.block) - before > rounds.LARGE
+        if len(self.ops.builder.block) - before <= rounds.LARGE:
+            return False
+        self.whiles.append(site)
+        return True
 
     def _takes_loop(self, site: Site, value: Any) -> bool:
         if site.exit_flag:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
+from hlojit.tracing.calls.specializing import NeedsValues
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.selection.aligned import wrapped
@@ -69,6 +70,9 @@ def traced_range(ops: Operations, *bounds: Any) -> Walk:
     numbers = [_whole(ops, each) for each in bounds]
     start, stop, step = (0, numbers[0], 1) if len(numbers) == 1 else (*numbers, 1)[:3]
     if isinstance(step, Tracer):
+        parameters = ops.parameters_behind(step)
+        if parameters:
+            raise NeedsValues(parameters)
         raise TracingError("range: the step must be known when the function is traced; use while")
     if not step:
         raise ValueError("range() arg 3 must not be zero")
