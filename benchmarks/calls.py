@@ -34,6 +34,8 @@ class Case(NamedTuple):
     peers: tuple[str, ...] = ("numba", "jax")
     is_method: bool = False
     """Whether it is called as ``instance.method(...)``; the function then makes an instance for a system."""
+    is_inner: bool = False
+    """Whether code that numba compiled calls it, again and again."""
 
 
 class Pair(NamedTuple):
@@ -91,6 +93,10 @@ def cases() -> Iterator[Case]:
     yield Case("dictionary of results", lambda x: {"a": x + 1, "b": x + 2}, (x,), {}, {}, ("jax",))
     yield Case("a number as result", lambda x: x.sum(), (x,))
     yield Case("written argument", writing, (x.copy(), np.zeros(8)), {}, {}, ("numba",))
+    yield Case("x + x, called by numba's code", lambda x: x + x, (x,), {}, {}, ("numba",), is_inner=True)
+    yield Case(
+        "written argument, called by numba's code", writing, (x.copy(), np.zeros(8)), {}, {}, ("numba",), is_inner=True
+    )
 
 
 def layer(system: str) -> Any:
@@ -146,6 +152,11 @@ def systems(case: Case) -> dict[str, Any]:
     if case.is_method:
         named = [each for each in case.peers if importlib.util.find_spec(each)]
         return {system: case.function(system) for system in ("hlojit", *named, "numpy")}
+    if case.is_inner and importlib.util.find_spec("numba"):
+        import numba
+
+        makers = {"hlojit": hlojit.jit, "numba": numba.njit}
+        return {system: repeated(make(case.function), len(case.arguments)) for system, make in makers.items()}
     found: dict[str, Any] = {"hlojit": hlojit.jit(case.function, **case.options)}
     if "numba" in case.peers and importlib.util.find_spec("numba"):
         import numba
@@ -160,6 +171,16 @@ def systems(case: Case) -> dict[str, Any]:
     return found
 
 
+def repeated(function: Any, count: int) -> Any:
+    """A function of numba's that calls one with so many arguments ``RUNS`` times."""
+    import numba
+
+    names = ", ".join(f"x{number}" for number in range(count))
+    scope: dict[str, Any] = {"function": function, "runs": RUNS}
+    exec(f"def loop({names}):\n    for _ in range(runs):\n        function({names})", scope)
+    return numba.njit(scope["loop"])
+
+
 def measure(case: Case, rounds: int) -> dict[str, Any]:
     """Time one kind of call, turn by turn."""
     functions = systems(case)
@@ -170,7 +191,7 @@ def measure(case: Case, rounds: int) -> dict[str, Any]:
             function.method(*arguments) if case.is_method else function(*arguments, **named)
     for _ in range(rounds):
         for system, function in functions.items():
-            runs = range(RUNS if system != "jax" else RUNS // 10)
+            runs = range(1 if case.is_inner else RUNS if system != "jax" else RUNS // 10)
             start = time.perf_counter()
             if case.is_method:
                 # As methods are called: of instance.method(*arguments) Python makes a bound method first.
@@ -183,7 +204,8 @@ def measure(case: Case, rounds: int) -> dict[str, Any]:
             else:
                 for _ in runs:
                     function(*arguments)
-            seconds[system] = min(seconds[system], (time.perf_counter() - start) / len(runs))
+            count = RUNS if case.is_inner else len(runs)
+            seconds[system] = min(seconds[system], (time.perf_counter() - start) / count)
     return {"name": case.name, "microseconds": {system: round(each * 1e6, 3) for system, each in seconds.items()}}
 
 

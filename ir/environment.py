@@ -14,9 +14,11 @@ end.  Tables are named by what they hold (``OPS``, ``ELEMENT_TYPES``); upper lay
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import re
 import threading
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -308,6 +310,10 @@ class Environment:
     def activate(self) -> Iterator[Environment]:
         """Make this the environment of the current context (thread, task) inside a ``with`` block."""
         before = _scope.get()
+        # In this order: who reads the number and then finds no scope has seen all that were entered.
+        if self is not _process:
+            _entered.add(self)
+            _entries[0] += 1
         try:
             _scope.set(self)
             yield self
@@ -328,6 +334,10 @@ _lock = threading.RLock()
 """Held while an environment changes or a snapshot is made; nothing of a plugin's runs under it."""
 
 _process: Final = Environment()
+_entered: Final[weakref.WeakSet[Environment]] = weakref.WeakSet()
+"""Environments that contexts may have; a copy of a context keeps one beyond its block."""
+_entries: Final = (ctypes.c_int64 * 1)()
+"""How often one was entered, at least; native code reads it."""
 _scope: ContextVar[Scope | None] = ContextVar("hlojit_environment", default=None)
 
 
@@ -366,6 +376,16 @@ def conditions() -> tuple[ContextVar[Any], object, list[tuple[dict[str, Any], st
             found += [(vars(each), name, getattr(each, name)) for name in ("_snapshot", "parent")]
             each = each.parent
     return _scope, scope, found
+
+
+def entries_address() -> int:
+    """The address of a word of 64 bits that changes whenever a context gets an environment of its own."""
+    return ctypes.addressof(_entries)
+
+
+def has_scopes() -> bool:
+    """Whether there may be contexts with other environments than the process's."""
+    return bool(_entered)
 
 
 def scope_for(home: Scope) -> Scope:

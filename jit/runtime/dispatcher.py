@@ -75,7 +75,7 @@ def entry(
     offsets = objects.measure()
     assert offsets is not None
     given = giving.written() if giving is not None else _NO_RESULT
-    function, callee = _native(call)
+    function, callee = native_of(call)
     fields = {
         **numbers,
         "function": function,
@@ -88,7 +88,7 @@ def entry(
     return header + matching.written(), kept
 
 
-def _native(call: Callable[..., Any]) -> tuple[int, int]:
+def native_of(call: Callable[..., Any]) -> tuple[int, int]:
     """The C function of an executable's call and what it is called with; 0 and the callable itself of any other."""
     if type(call) is type(len):
         function = _of_function("PyCFunction_GetFunction", call)

@@ -81,6 +81,32 @@ FRAME: Final[Mapping[str, Field]] = laid_out(
 )
 """What the operations of an entry work on, on the caller's stack."""
 
+DIRECT_TABLE: Final[Mapping[str, Field]] = laid_out(
+    (
+        ("watched", "i64"),  # number of pairs of an address and the word that has to be there
+        ("words", "ptr"),  # the pairs
+        ("records", "i64"),  # their addresses follow
+        ("ranks", "i64"),  # dimensions of all arguments together
+    )
+)
+"""What callers that know no Python find records by (``direct.ll``)."""
+
+DIRECT: Final[Mapping[str, Field]] = laid_out(
+    (
+        ("call", "ptr"),  # the executable's record
+        ("leaves", "i64"),  # arguments
+        ("results", "i64"),  # outputs that the caller has memory for
+        ("writes", "i64"),  # the next outputs are written into arguments
+        ("written", "ptr"),  # pairs: argument, bytes
+        ("apart", "i64"),
+        ("pairs", "ptr"),  # argument, bytes, another one, its bytes: that may not lie on each other
+        ("words", "i64"),  # slots that the program needs
+        ("sizes", "ptr"),  # of the arguments' dimensions
+        ("shapes", "ptr"),  # of the results' dimensions
+    )
+)
+"""A program for arguments of certain sizes, as such callers call it."""
+
 MATCH: Final = tuple(
     "keyword array number scalar same equal float type tuple list dict attribute opened constant state numbers function name "
     "member cell context writable apart".split()
@@ -93,7 +119,8 @@ GIVE: Final = tuple(
 """Operations that make a call's result (``giving.ll``)."""
 
 
-RECORDS: Final[Mapping[str, Mapping[str, Field]]] = {"context": CONTEXT, "call": CALL, "entry": ENTRY, "frame": FRAME}
+RECORDS: Final[Mapping[str, Mapping[str, Field]]] = {"context": CONTEXT, "call": CALL, "entry": ENTRY, "frame": FRAME,
+    "direct_table": DIRECT_TABLE, "direct": DIRECT}  # fmt: skip
 
 
 def accessors(records: Mapping[str, Mapping[str, Field]] = RECORDS) -> str:

@@ -170,6 +170,7 @@ def core_source(triple: str) -> str:
                 "pages_linux.ll" if is_linux else "pages_other.ll",
                 "memory.ll",
                 "execute.ll",
+                "direct.ll",
                 "half.ll",
                 "fork.ll",
             ),
@@ -218,7 +219,9 @@ class Native:
         target = loading.process_target()
         core = loading.kept_object(core_source(target.triple), target, pipeline="inline")
         python = loading.kept_object(python_source(), target, pipeline="inline")
-        entries = ("hlojit_call", "hlojit_run", "hlojit_execute_beside", "hlojit_dispatch")
+        entries = (
+            "hlojit_call", "hlojit_run", "hlojit_execute_beside", "hlojit_dispatch", "hlojit_direct_find", "hlojit_direct_run"
+        )  # fmt: skip
         exports = (*GENERATED_CODE_SYMBOLS, *_FUNCTIONS, *entries, *_FORK_HANDLERS)
         code = loading.load_objects([core, python], exports, core_imports() | _python_imports())
         # Destructors of arrays and sleeping workers outlive every Python object.

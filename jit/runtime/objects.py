@@ -11,6 +11,7 @@ import ctypes
 import sys
 from dataclasses import asdict, dataclass
 from functools import cache
+from types import CellType
 from typing import Any, Final
 
 import numpy as np
@@ -141,3 +142,70 @@ def type_flags() -> int:
         if all(_word(id(sample) + offset) == sample.__flags__ for sample in samples)
     ]
     return found[0] if len(found) == 1 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class WordsOfObjects:
+    """Byte offsets of words that say what an object is now: one that holds the same word is the same."""
+
+    dict_version: int
+    """Another number after each change of a dictionary."""
+    cell_contents: int
+    function_code: int
+    function_defaults: int
+    function_keyword_defaults: int
+
+
+@cache
+def words() -> WordsOfObjects | None:
+    """Where they are in this process; None if they are not found: dictionaries have no such word from Python 3.13 on."""
+    if measure() is None:
+        return None
+    header = object.__basicsize__
+
+    def sample(a: object = (), *, b: object = ()) -> None:
+        del a, b
+
+    places = [
+        [offset for offset in range(header, type(sample).__basicsize__, 8) if _word(id(sample) + offset) == id(part)]
+        for part in (sample.__code__, sample.__defaults__, sample.__kwdefaults__)
+    ]
+    cell = CellType(places)
+    if any(len(found) != 1 for found in places) or _word(id(cell) + header) != id(places):
+        return None
+    version = header + 8
+    if not _changes_with_dictionaries(version):
+        return None
+    code, defaults, keyword_defaults = (found[0] for found in places)
+    return WordsOfObjects(version, header, code, defaults, keyword_defaults)
+
+
+_SPECIALIZED: Final = 64
+"""Rounds after which the interpreter has put special instructions in the place of general ones."""
+
+
+def _changes_with_dictionaries(offset: int) -> bool:
+    """Whether a word of dictionaries is another one after each way to change them, and the same after none."""
+
+    class Sample:
+        attribute = 0
+
+    table: dict[str, Any] = {"present": 0}
+    code = compile("global present\npresent = present + 1", "<sample>", "exec")
+    thing = Sample()
+    thing.attribute = 0
+    attributes = vars(thing)
+    seen = []
+    for number in range(_SPECIALIZED):
+        table["other"] = number
+        seen.append(_word(id(table) + offset))
+        exec(code, table)
+        seen.append(_word(id(table) + offset))
+        del table["other"]
+        seen.append(_word(id(table) + offset))
+        thing.attribute = number
+        seen.append(_word(id(attributes) + offset))
+        before = _word(id(table) + offset)
+        if table["present"] != number + 1 or _word(id(table) + offset) != before:
+            return False
+    return len(set(seen)) == len(seen)

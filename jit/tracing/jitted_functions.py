@@ -201,6 +201,20 @@ class JittedFunction(Dispatched, Referenced):
         """The shapes and element types of the results, as ``ShapeDtypeStruct``; arguments as for ``lower``."""
         return self.lower(*arguments, **named).out_info
 
+    def is_under(self, guards: Guards) -> bool:
+        """Whether that is what its last call found of what it reads of outside of itself."""
+        return self._guards is guards
+
+    def compiled_for(self, arguments: Sequence[Any]) -> tuple[Guards | None, CompiledForm | None]:
+        """What answers a call with these arguments, and what it was compiled under; None where some of them are static."""
+        self._renew()
+        guards = self._guards
+        call = self._call_of(tuple(arguments), {})
+        _, _, compiled, _ = self._prepared(call)
+        # Another thread may have found names bound again.
+        is_of_these = self._guards is guards and not self._static and self._seed is None
+        return guards, compiled if is_of_these else None
+
     def clear_cache(self) -> None:
         """Forget what is compiled; calls that other threads are making end as they would."""
         self._guards = None

@@ -6,12 +6,13 @@
     @numba.njit
     def simulate(x, w, steps):
         for _ in range(steps):
-            x = model(x, w)             # one call of the jitted function, under the GIL
+            x = model(x, w)             # one call of the compiled program
         return x
 
 numba's types have no sizes, and a trace has to: the types of the results are those of a trace with sizes that are made
-up, and every result of a call is held against them.  The call itself is that of the jitted function, so that guards, written
-arguments and exceptions are what they are elsewhere; it takes the GIL.
+up, and every result of a call is held against them.  Calls with sizes that were seen before run the program without Python
+(``numba_direct.py``); any other one, and one that failed, is that of the jitted function, so that guards, written arguments
+and exceptions are what they are elsewhere.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 from hlojit.ir.errors import ArgumentError
 from hlojit.tracing.calls.descriptions import ShapeDtypeStruct
+from hlojit.tracing.calls.direct_calls import DirectCalls
+from hlojit.tracing.numba_direct import direct_call, nesting_of, parameters_of
 
 if TYPE_CHECKING:
     from hlojit.tracing.jitted_functions import JittedFunction
@@ -40,6 +43,11 @@ def numba_type(function: JittedFunction) -> Any:
     if id(function) not in _kept:
         _kept.setdefault(id(function), (function, _caller(function)))
     return types.Dispatcher(_kept[id(function)][1])
+
+
+def is_of_jitted(dispatcher: Any) -> bool:
+    """Whether a function of numba's is the one that stands for a jitted function."""
+    return any(dispatcher is each for _, each in _kept.copy().values())
 
 
 def _caller(function: JittedFunction) -> Any:
@@ -91,11 +99,14 @@ def _typed_call(function: JittedFunction, name: str, kinds: tuple[Any, ...]) -> 
     from numba import objmode
 
     kind = _result_type(function, name, kinds)
-    entered = _Entered(function, name, kinds, kind)
-    names = ", ".join(f"x{number}" for number in range(len(kinds)))
+    parameters = parameters_of(kinds)
+    calls = DirectCalls(function, parameters, nesting_of(kind)) if parameters is not None else None
+    entered = _Entered(function, name, kinds, kind, calls)
+    names = "".join(f"x{number}, " for number in range(len(kinds)))
     scope: dict[str, Any] = {"__name__": __name__}
-    exec(_CALL.format(names=names), scope)
-    made: Callable[..., Any] = scope["make"](objmode, entered, kind)
+    exec((_CALL if calls is not None else _CALL_OF_PYTHON).format(names=names), scope)
+    direct = direct_call(calls, kind) if calls is not None else None
+    made: Callable[..., Any] = scope["make"](objmode, entered, kind, direct)
     return made
 
 
@@ -103,8 +114,11 @@ def _typed_call(function: JittedFunction, name: str, kinds: tuple[Any, ...]) -> 
 class _Entered:
     """What numba's code calls: the jitted function, with arguments and results as both sides take them."""
 
-    def __init__(self, function: JittedFunction, name: str, kinds: tuple[Any, ...], kind: Any):
+    def __init__(
+        self, function: JittedFunction, name: str, kinds: tuple[Any, ...], kind: Any, calls: DirectCalls | None
+    ):
         self._function, self._name, self._kinds, self._kind = function, name, kinds, kind
+        self._calls = calls
         from numba import types
         from numba.np.numpy_support import as_dtype
 
@@ -114,6 +128,8 @@ class _Entered:
     def __call__(self, *arguments: Any) -> Any:
         given = arguments if self._as_they_are else tuple(map(_given, self._kinds, arguments))
         result = self._function(*given)
+        if self._calls is not None:
+            self._calls.follow(given)
         if type(result) is np.ndarray and (result.dtype, result.ndim) == self._array and result.flags.c_contiguous:
             return result
         return _returned(self._name, self._kind, result)
@@ -126,9 +142,20 @@ class _Entered:
         )
 
 
-_CALL: Final = """
-def make(objmode, entered, kind):
+_CALL_OF_PYTHON: Final = """
+def make(objmode, entered, kind, direct):
     def call({names}):
+        with objmode(found=kind):
+            found = entered({names})
+        return found
+    return call
+"""
+_CALL: Final = """
+def make(objmode, entered, kind, direct):
+    def call({names}):
+        answered, known = direct(({names}))
+        if answered:
+            return known
         with objmode(found=kind):
             found = entered({names})
         return found

@@ -37,6 +37,7 @@ from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.known_modules import known_version
 from hlojit.ir.types import TensorType, tensor
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.numba_callers import is_of_jitted
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.tracer import Tracer
 
@@ -246,7 +247,9 @@ def _inferred(function: Any, operands: Sequence[TensorType], numbers: Sequence[b
     made = numba.njit(error_model=_error_model(function))(function.py_func)
     made.compile(tuple(kinds))
     overload = made.overloads[tuple(kinds)]
-    for what in _unseen_writes(overload, set()):
+    for inner in _overloads(overload, set()):
+        _require_no_jitted(function, inner)
+    for what in (what for inner in _overloads(overload, set()) for what in _unseen_writes(inner)):
         raise TracingError(
             f"{function.py_func.__qualname__}, a function of numba's, uses {what}, which may write to an array without numba's "
             "types telling; write by indices (x[i] = ..., x[...] = ...)"
@@ -260,21 +263,37 @@ def _dtype(operand: TensorType) -> np.dtype[Any]:
     return dtype
 
 
-def _unseen_writes(overload: Any, seen: set[int]) -> Iterator[str]:
-    """What writes even to arrays that are read-only by their types, in a function and those that it calls.
-
-    Iterators ``.flat`` and outputs of ufuncs, for which this is true as well, are refused with every function of arrays.
-    """
+def _overloads(overload: Any, seen: set[int]) -> Iterator[Any]:
+    """A compiled function and those that it calls."""
     from numba.core import types
 
-    annotation = overload.type_annotation
     if id(overload) in seen:
         return
     seen.add(id(overload))
-    for kind in annotation.typemap.values():
+    yield overload
+    for kind in overload.type_annotation.typemap.values():
         if isinstance(kind, types.Dispatcher):
             for other in kind.dispatcher.overloads.values():
-                yield from _unseen_writes(other, seen)
+                yield from _overloads(other, seen)
+
+
+def _require_no_jitted(function: Any, overload: Any) -> None:
+    from numba.core import types
+
+    for kind in overload.type_annotation.typemap.values():
+        if isinstance(kind, types.Dispatcher) and is_of_jitted(kind.dispatcher):
+            raise TracingError(
+                f"{function.py_func.__qualname__}, a function of numba's, calls {kind.dispatcher.py_func.__name__}, a function "
+                "under hlojit.jit, which is part of no other program: call that one itself in the jitted function"
+            )
+
+
+def _unseen_writes(overload: Any) -> Iterator[str]:
+    """What writes even to arrays that are read-only by their types.
+
+    Iterators ``.flat`` and outputs of ufuncs, for which this is true as well, are refused with every function of arrays.
+    """
+    annotation = overload.type_annotation
     for expression in annotation.calltypes:
         if getattr(expression, "op", None) == "call":
             key = getattr(annotation.typemap.get(expression.func.name), "typing_key", None)
