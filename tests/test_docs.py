@@ -144,7 +144,8 @@ def test_every_page_is_linked() -> None:
 
 
 @pytest.mark.parametrize(
-    "tool", ["op_status", "op_attributes", "sorting_table", "linear_algebra_table", "comparison_table"]
+    "tool",
+    ["op_status", "op_attributes", "sorting_table", "linear_algebra_table", "comparison_table", "functions_table"],
 )
 def test_generated_pages_are_up_to_date(tool: str) -> None:
     command = [sys.executable, ROOT / "tools" / f"{tool}.py", "--check"]
