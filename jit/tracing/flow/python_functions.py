@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, ValuesView
+from types import GeneratorType
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,8 @@ from hlojit.tracing.tracer import Tracer
 
 RULES: dict[Any, Callable[..., Any]] = {}
 """By function; each takes the operations first, and whatever Python passes."""
+_MOST_TRUTHS: Final = 10_000
+"""Elements of a generator that ``any`` and ``all`` look at."""
 
 
 def is_unknown(ops: Operations, value: Any) -> bool:
@@ -116,6 +119,8 @@ def _ceil(ops: Operations, value: Tracer) -> Tracer:
 
 @_rule(builtins.round)
 def _round(ops: Operations, number: Tracer, ndigits: Any = None) -> Any:
+    if number.weak is None and not number.is_scalar:
+        raise TypeError("type numpy.ndarray doesn't define __round__ method")
     if ndigits is not None:
         if number.dtype.kind != "f":
             raise TracingError("round(integer, digits) of a traced number: use np.round")
@@ -167,6 +172,8 @@ def _of_all(name: str, function: Any) -> None:
     own = _extremum(name)
 
     def call(ops: Operations, *values: Any, **named: Any) -> Any:
+        if len(values) == 1 and isinstance(values[0], (Iterator, ValuesView)):
+            values = (list(values[0]),)
         parts = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
         if not any(is_unknown(ops, each) for each in parts):
             return function(*values, **named)
@@ -190,8 +197,28 @@ def _sum(ops: Operations, iterable: Any, /, start: Any = 0) -> Any:
 RULES[builtins.sum] = _sum
 
 
+def _until(ops: Operations, iterable: Iterator[Any], last: bool) -> list[Any]:
+    """The elements up to the first one that is known to end ``any`` or ``all``.
+
+    Where an earlier one ends it when the function runs, Python would not have come so far; what is raised behind it is raised.
+    """
+    found = []
+    for each in iterable:
+        found.append(each)
+        if not is_unknown(ops, each) and bool(each) is last:
+            break
+        if len(found) > _MOST_TRUTHS:
+            raise TracingError(
+                f"{'any' if last else 'all'}() of more than {_MOST_TRUTHS:,} elements one by one; use "
+                f"np.{'any' if last else 'all'} of an array"
+            )
+    return found
+
+
 def _all_of(reduction: Any, function: Any) -> Callable[..., Any]:
     def call(ops: Operations, iterable: Any) -> Any:
+        if isinstance(iterable, map) or (isinstance(iterable, GeneratorType) and iterable.__name__ == "<genexpr>"):
+            iterable = _until(ops, iterable, function is any)
         if type(iterable) is Tracer and is_unknown(ops, iterable) and iterable.ndim == 1:
             return ops.python_number(ops.tracer(reduction(iterable)))
         if isinstance(iterable, (list, tuple)) and any(is_unknown(ops, each) for each in iterable):
