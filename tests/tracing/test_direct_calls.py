@@ -328,6 +328,34 @@ def test_threads_without_the_lock_and_names_bound_again() -> None:
     assert caller(np.ones(4), 2).tolist() == [14.0, 14.0]
 
 
+_ENDING = """
+import threading, time
+import numba, numpy as np, hlojit
+function = hlojit.jit(lambda x: x * 2 + 1)
+@numba.njit(nogil=True)
+def forever(x):
+    total = 0.0
+    while total >= 0.0:
+        total = function(x)[0]
+    return total
+@numba.njit
+def once(x):
+    return function(x)[0] + function(x)[0]
+x = np.ones(4)
+once(x)
+forever.compile((numba.typeof(x),))
+for _ in range(3):
+    threading.Thread(target=forever, args=(x,), daemon=True).start()
+time.sleep(0.3)
+"""
+
+
+def test_the_interpreter_ends_while_threads_call() -> None:
+    for _ in range(3):
+        run = subprocess.run([sys.executable, "-c", _ENDING], capture_output=True, text=True, check=False, timeout=120)
+        assert (run.returncode, run.stderr) == (0, "")
+
+
 def test_parallel_loops() -> None:
     function = hlojit.jit(lambda x: np.sqrt(x).sum())
 

@@ -75,6 +75,8 @@ class DirectCalls:
         self._left = _MOST_TABLES
         self._in_vain = 0
         self._lock = threading.Lock()
+        # Threads without the GIL may be in native code while the interpreter takes its objects apart.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def follow(self, arguments: Sequence[Any]) -> None:
         """Have native code answer calls like one that Python has just answered, where it can."""
