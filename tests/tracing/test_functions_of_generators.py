@@ -38,11 +38,27 @@ def known_end(x: Any) -> Any:
     )
 
 
+def lazily(x: Any) -> Any:
+    pairs = [(v, w) for v, w in zip(x, x[1:])]
+    largest = max((v if v > w else w * 2) for v, w in pairs)
+    return (
+        any(v > 0.5 or w > 0.5 for v, w in pairs),
+        all(0 < v < w for v, w in pairs),
+        largest,
+        sum(1 if v > 0 else 0 for v in x),
+    )
+
+
+def of_tuples(x: Any) -> Any:
+    low, high = tuple(v if v < 0.2 else v * 0 for v in x)[:2]
+    return low, high, sorted(v and v + 1 for v in x)[0], sum(list(v if v > 0 else -v for v in x))  # noqa: C400
+
+
 def nested(x: Any) -> Any:
     return all(any(v > limit for v in x) for limit in (0.1, 0.2))
 
 
-@pytest.mark.parametrize("function", [some, close, branch, mapped, largest, known_end, nested])
+@pytest.mark.parametrize("function", [some, close, branch, mapped, largest, known_end, lazily, of_tuples, nested])
 @pytest.mark.parametrize("numbers", [[0.1, 0.2, 0.3], [-1.0, 0.0, 2.0], [0.6, 0.7, 0.95], [-1.0, -0.5, -3.0]])
 def test_as_python(function: Callable[..., Any], numbers: list[float]) -> None:
     x = np.array(numbers)

@@ -24,6 +24,8 @@ from hlojit.tracing.rewriting.templates import expression, name
 from hlojit.tracing.rewriting.variables import own_nodes
 
 _HOOKS: Final = name(HOOKS)
+_AT_ONCE: Final = frozenset({"any", "all", "min", "max", "sum", "sorted", "list", "tuple", "set", "dict"})
+"""Functions that take a generator's elements before they return, as a comprehension does."""
 
 
 @final
@@ -120,7 +122,11 @@ class Expressions(ast.NodeTransformer):
             hook = self._hook("H.callee(N, F)", Kind.CALL, node, F=self.visit(function))
             # Its own place, so that the marks below a line of a traceback stand where they stood.
             function = ast.copy_location(hook, function)
-        arguments = [self.visit(each) for each in node.args]
+        at_once = isinstance(node.func, ast.Name) and node.func.id in _AT_ONCE and len(node.args) == 1
+        arguments = [
+            self._comprehension(each) if at_once and isinstance(each, ast.GeneratorExp) else self.visit(each)
+            for each in node.args
+        ]
         keywords = [self.visit(each) for each in node.keywords]
         return ast.copy_location(ast.Call(function, arguments, keywords), node)
 
