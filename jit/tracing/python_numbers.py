@@ -145,6 +145,11 @@ def _by_ufunc(ufunc: np.ufunc, message: str) -> Callable[..., Value]:
     def rule(ops: Operations, kind: type, x: Value, y: Value) -> Value:
         _require_divisor(ops, kind, y, message)
         dividend, divisor = ops.ranges.of(x), ops.ranges.of(y)
+        if kind is int and is_quotient and dividend[0] == INT64[0] and divisor[0] <= -1 <= divisor[1]:
+            b = ops.builder
+            is_least = b.compare(x, ops.full(INT64[0], _INT64), "EQ")
+            is_minus_one = b.compare(y, ops.full(-1, _INT64), "EQ")
+            ops.check(b.create("and", [is_least, is_minus_one]).result, OverflowError, _TOO_LARGE)
         if kind is not int or divisor[0] < 1:
             return ops.value(ufunc(ops.wrap(x), ops.wrap(y)))
         if dividend[0] < 0:

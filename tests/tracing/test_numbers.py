@@ -107,7 +107,8 @@ def test_arithmetic_of_python_numbers_is_pythons(pair: tuple[Any, Any]) -> None:
         (operator.and_, (1.5, 2), TypeError), (operator.floordiv, (1j, 2.0), TypeError), (operator.lt, (1j, 2), TypeError), (lambda a, b: ~a, (0.5, 1), TypeError),
         # What Python can and 64 bits cannot.
         (operator.mul, (2**40, 2**30), OverflowError), (operator.add, (2**62, 2**62), OverflowError), (operator.lshift, (2, 63), OverflowError),
-        (operator.sub, (-(2**63), 1), OverflowError), (lambda a, b: -a, (-(2**63), 1), OverflowError), (lambda a, b: a**7, (2**10, 0), OverflowError),
+        (operator.sub, (-(2**63), 1), OverflowError), (operator.floordiv, (-(2**63), -1), OverflowError),
+        (divmod, (-(2**63), -1), OverflowError), (lambda a, b: -a, (-(2**63), 1), OverflowError), (lambda a, b: a**7, (2**10, 0), OverflowError),
         (operator.pow, (-8.0, 0.5), TracingError), (operator.pow, (2, -1), TracingError),
     ],
 )  # fmt: skip
