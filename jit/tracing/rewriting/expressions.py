@@ -209,7 +209,9 @@ class Expressions(ast.NodeTransformer):
             variables, self._variables = self._variables, False
             generator.iter = self.iterable(generator.iter)
             self._variables = variables
+            inside, self.inside = self.inside, self.inside or f"the condition of a comprehension (line {node.lineno})"
             generator.ifs = [self.condition(each) for each in generator.ifs]
+            self.inside = inside
         for part in ("key", "value", "elt"):
             if hasattr(node, part):
                 setattr(node, part, self.visit(getattr(node, part)))

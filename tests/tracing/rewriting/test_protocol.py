@@ -104,7 +104,7 @@ def in_a_try(x: Any) -> Any:
 
 
 def in_a_generator(x: Any) -> Any:
-    return sum(1 if x else 2 for _ in range(2))
+    return next(1 if x else 2 for _ in range(2))
 
 
 def in_a_comprehension(x: Any) -> Any:
@@ -120,7 +120,7 @@ def with_walrus(x: Any) -> Any:
     [
         (in_a_try, r"if x > 0 : this depends on a traced value inside of a try statement \(line \d+\)"),
         (in_a_generator, "inside of a generator expression"),
-        (in_a_comprehension, "inside of what stays Python"),
+        (in_a_comprehension, "inside of the condition of a comprehension"),
         (with_walrus, "return x > 0 and .* inside of what stays Python"),
     ],
 )
