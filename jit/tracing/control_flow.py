@@ -132,6 +132,38 @@ def scan(
     ``xs`` is a container of arrays of one length, or None with ``length``; with ``reverse`` it is walked from its end.
     """
     leaves, structure = flatten(xs)
+    count = _count_of(xs, leaves, length)
+    ops = _operations(state, xs) or Operations.in_work.get()
+    if ops is None:
+        return _scanned(
+            function, state, lambda number: unflatten(structure, [leaf[number] for leaf in leaves]), count, reverse
+        )
+    ops.mark()
+    function = substitute(function)
+    # Of no rows one is made up, for the types of what a step gives.
+    arrays = [ops.tracer(leaf) if count else _row_of(ops, leaf) for leaf in leaves]
+
+    def step(number: Any, carried: Any) -> tuple[Any, Any]:
+        place = count - 1 - number if reverse and count else number
+        return function(carried, unflatten(structure, [array[place] for array in arrays]))
+
+    def body(number: Any, pair: Any) -> Any:
+        carried, rows = pair
+        carried, y = step(number, carried)
+        new = Leaves(y)
+        rows = [row.copy() for row in rows]
+        for row, leaf in zip(rows, new.traced, strict=True):
+            row[count - 1 - number if reverse else number] = leaf
+        return carried, rows
+
+    forms, y_structure = _forms_of_rows(ops, step, state)
+    made = [_rows(ops, form, count) for form in forms]
+    final, rows = fori_loop(0, count, body, (state, made)) if count else (state, made)
+    return final, unflatten(y_structure, rows)
+
+
+def _count_of(xs: Any, leaves: Sequence[Any], length: int | None) -> int:
+    """The steps of a scan."""
     for path, leaf in paths(xs):
         if not is_number_or_array(leaf) and not np.ndim(leaf):
             raise TracingError(
@@ -146,44 +178,19 @@ def scan(
         )
     (count,) = lengths
     assert count is not None
-    ops = _operations(state, xs) or Operations.in_work.get()
-    if ops is None:
-        return _scanned(
-            function, state, lambda number: unflatten(structure, [leaf[number] for leaf in leaves]), count, reverse
-        )
-    ops.mark()
-    function = substitute(function)
-    arrays = [ops.tracer(leaf) for leaf in leaves]
+    return count
 
-    def at(number: Any) -> Any:
-        return unflatten(structure, [array[number] for array in arrays])
 
-    def step(number: Any, carried: Any) -> tuple[Any, Any]:
-        return function(carried, at(count - 1 - number if reverse else number))
+def _row_of(ops: Operations, leaf: Any) -> Tracer:
+    """One row of zeros for an array without rows."""
+    type_ = ops.tracer(leaf).type
+    return ops.wrap(ops.full(0, type_.element_type.dtype or type_.element_type, (1, *type_.shape[1:])))
 
-    ys = _forms_of_rows(ops, step, state)
-    made = [
-        ops.wrap(
-            ops.full(
-                0,
-                form.tensor_type.element_type.dtype or form.tensor_type.element_type,
-                (count, *form.tensor_type.shape),
-            )
-        )
-        for form in ys[0]
-    ]
 
-    def body(number: Any, pair: Any) -> Any:
-        carried, rows = pair
-        carried, y = step(number, carried)
-        new = Leaves(y)
-        rows = [row.copy() for row in rows]
-        for row, leaf in zip(rows, new.traced, strict=True):
-            row[count - 1 - number if reverse else number] = leaf
-        return carried, rows
-
-    final, rows = fori_loop(0, count, body, (state, made)) if count else (state, made)
-    return final, unflatten(ys[1], rows)
+def _rows(ops: Operations, form: Form, count: int) -> Tracer:
+    """Room for ``count`` values of a form."""
+    element, shape = form.tensor_type.element_type, form.tensor_type.shape
+    return ops.wrap(ops.full(0, element.dtype or element, (count, *shape)))
 
 
 def _forms_of_rows(ops: Operations, step: Callable[[Any, Any], tuple[Any, Any]], state: Any) -> tuple[list[Form], Any]:

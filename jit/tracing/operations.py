@@ -80,6 +80,8 @@ class Operations:
         """The ``try`` statements around, outermost first: their lines, and what gives the exceptions that they catch."""
         self.refused: TracingError | None = None
         """What was refused, if the function may have caught that."""
+        self.widened = 0
+        """How often numbers of several types became one, where paths meet."""
         self.asked_layouts: set[int] = set()
         """The arguments (numbers of leaves) whose strides something was decided by."""
 

@@ -118,8 +118,8 @@ def user_frame() -> FrameType | None:
 
 
 def is_own(name: str) -> bool:
-    """Whether a file is of this package, or of NumPy."""
-    return name.startswith(_OWN_FOLDERS)
+    """Whether a file is of this package, or of NumPy, whose compiled code names its files from its own root."""
+    return name.startswith(_OWN_FOLDERS) or (name.startswith("numpy/") and name.endswith(".pyx"))
 
 
 @functools.lru_cache(1024)

@@ -32,7 +32,7 @@ from hlojit.tracing.calls.specializing import numbers_of
 from hlojit.tracing.calls.static_arguments import StaticArguments
 from hlojit.tracing.dispatch import Dispatch
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.flow import TracedRuntime, Unroll
+from hlojit.tracing.flow import TracedRuntime, Unroll, numpy_objects
 from hlojit.tracing.flow.failures import is_left_to_the_call
 from hlojit.tracing.flow.never import AlwaysRaises
 from hlojit.tracing.flow.refusals import require_silent
@@ -182,7 +182,7 @@ class Recorder:
         runtime = TracedRuntime(operations, unrolled)
         try:
             with running(runtime):
-                result = fork_gate.outside(self._call, given, static)
+                result = fork_gate.outside(self._call, operations, given, static)
             if operations.refused is not None:
                 raise operations.refused
             states.require_unused()
@@ -216,9 +216,9 @@ class Recorder:
                     "and store it outside"
                 )
 
-    def _call(self, given: Any, static: StaticArguments) -> Any:
+    def _call(self, operations: Operations, given: Any, static: StaticArguments) -> Any:
         positional, named = given
-        function = substitute(self.function)
+        function = numpy_objects.stand_in(operations, self.function) or substitute(self.function)
         if not static.values:
             return function(*positional, **named)
         values = {**named, **static.values}

@@ -77,6 +77,9 @@ def joined(forms: Sequence[Form], says: Callable[[], str]) -> Form:
     first = forms[0]
     if all(form == first for form in forms):
         return first
+    ops = Operations.in_work.get()
+    if ops is not None:
+        ops.widened += 1
     weak = [form.weak for form in forms if form.weak is not None]
     strong: list[Kind] = [
         form.tensor_type.element_type.dtype or form.tensor_type.element_type for form in forms if form.weak is None

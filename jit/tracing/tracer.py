@@ -170,10 +170,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         known = self._known()
         if known is not None:
             return np.array(known, dtype)
-        raise TracingError(
-            "a traced array has no elements yet, so it cannot become a NumPy array here; use NumPy functions on it, or "
-            "pass the argument as static"
-        )
+        self._no_value("a NumPy array made here", "use NumPy functions on it, or make the argument static")
 
     def _repeats(self, other: Any) -> bool:
         """Whether it is a Python integer beside a list or text, which it repeats."""

@@ -278,7 +278,7 @@ def test_sorted(x: Any, reverse: bool) -> None:
 def test_what_sorted_refuses() -> None:
     with pytest.raises(ValueError, match="NaN"):
         hlojit.jit(lambda x: sorted(x))(np.array([1.0, np.nan]))
-    for function in (lambda x: sorted(x, key=abs), lambda x: sorted([*x, 1]), lambda x: sorted(x[None])):
+    for function in (lambda x: sorted([*x, 1]), lambda x: sorted(x[None])):
         with pytest.raises(TracingError, match=r"np\.sort"):
             hlojit.jit(function)(np.ones(3))
     with pytest.raises(TypeError, match="complex"):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from hlojit.tracing import numba_functions, texts
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.flow import arrays, python_functions, walks
+from hlojit.tracing.flow import arrays, generators, numpy_objects, orderings, python_functions, walks
 from hlojit.tracing.flow.mutations import CHANGING, CONTAINERS
 from hlojit.tracing.flow.refusals import refuse, with_errors
 from hlojit.tracing.numpy_functions import numpy_parts
@@ -53,12 +53,18 @@ def stand_in(runtime: TracedRuntime, site: Site, function: Any) -> Callable[...,
         refuse(site, function)
         if function is np.errstate or function is np.seterr:
             return with_errors(function)
+        making = generators.maker(function)
+        if making is not None:
+            return making
     try:
         rule = _RULES.get(function)
     except TypeError:
         rule = None
     if is_numpys_file(site.file) and rule is None:
         rule = _of_numpys_code(function)
+    standing = numpy_objects.stand_in(runtime.ops, function)
+    if standing is not None:
+        return standing
     if numba_functions.is_numba_function(function):
         return functools.partial(numba_functions.called, runtime.ops, function)
     if function is builtins.next:
@@ -75,6 +81,9 @@ def stand_in(runtime: TracedRuntime, site: Site, function: Any) -> Callable[...,
         owner = function.__self__
         if is_opaque(owner) and not _is_users(function):
             runtime.require_own(site, owner)
+        drawn = generators.method_of(runtime.ops, function)
+        if drawn is not None:
+            return drawn
     if _changes_its_first(function):
         return functools.partial(_with_change, runtime, site, function)
     if isinstance(function, BuiltinMethodType):
@@ -211,24 +220,25 @@ def _reversed(ops: Operations, value: Any) -> Any:
     return walks.backwards(value)
 
 
-def _sorted(ops: Operations, iterable: Any, /, **named: Any) -> list[Any]:
+def _sorted(ops: Operations, iterable: Any, /, *, key: Any = None, reverse: Any = False, **named: Any) -> list[Any]:
+    if named:
+        # Raises.
+        return sorted(iterable, key=key, reverse=reverse, **named)
+    if key is not None:
+        return orderings.sorted_by_key(ops, iterable, key, reverse)
     if type(iterable) is not Tracer:
         iterable = list(iterable)
     if texts.is_traced(ops, iterable):
-        return _sorted_numbers(ops, iterable, **named)
-    return sorted(iterable, **named)
+        return _sorted_numbers(ops, iterable, reverse)
+    return sorted(iterable, reverse=reverse)
 
 
-def _sorted_numbers(ops: Operations, numbers: Any, key: Any = None, reverse: Any = False) -> list[Any]:
+def _sorted_numbers(ops: Operations, numbers: Any, reverse: Any) -> list[Any]:
     """Of one array, or of Python's numbers of one type."""
     if type(numbers) is Tracer and numbers.shape == (0,):
         return []
     listed = list(numbers) if type(numbers) is not Tracer or (numbers.shape and numbers.size <= _MOST_SORTED) else []
     kinds = {each.weak or each.dtype if type(each) is Tracer else type(each) for each in listed}
-    if key is not None:
-        raise TracingError(
-            "sorted() by a key asks for numbers that are known only when the compiled function runs; use np.sort and np.argsort"
-        )
     if len(kinds) != 1 or any(np.ndim(each) for each in listed) or type(reverse) not in (bool, int):
         raise TracingError("sorted() asks for numbers that are known only when the compiled function runs; use np.sort")
     array: Any = ops.tracer(listed)

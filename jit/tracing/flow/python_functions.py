@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.flow.orderings import extreme_by_key
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.python_numbers import operate
 from hlojit.tracing.state import form_of, joined
@@ -142,11 +143,7 @@ def _divmod(ops: Operations, a: Any, b: Any) -> Any:
 def _extremum(name: str) -> Callable[..., Any]:
     """``min`` and ``max``: of several the first that no other is below (above)."""
 
-    def rule(ops: Operations, *values: Any, key: Any = None, **options: Any) -> Any:
-        if key is not None or options:
-            raise TracingError(
-                f"{'min' if name == 'lt' else 'max'}() with key= or default= on traced values: use np.argmin"
-            )
+    def rule(ops: Operations, *values: Any) -> Any:
         if len(values) == 1:
             values = tuple(values[0])
         best = values[0]
@@ -171,14 +168,21 @@ def _chosen(ops: Operations, condition: Any, a: Any, b: Any) -> Any:
 def _of_all(name: str, function: Any) -> None:
     own = _extremum(name)
 
-    def call(ops: Operations, *values: Any, **named: Any) -> Any:
+    def call(ops: Operations, *values: Any, key: Any = None, **named: Any) -> Any:
         if len(values) == 1 and isinstance(values[0], (Iterator, ValuesView)):
             values = (list(values[0]),)
+        if named.keys() - {"default"} or (named and len(values) > 1) or not values:
+            # Raises.
+            return function(*values, key=key, **named)
+        if named and not len(values[0]):
+            return named["default"]
+        if key is not None:
+            return extreme_by_key(ops, function.__name__, values[0] if len(values) == 1 else values, key)
         parts = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
         if not any(is_unknown(ops, each) for each in parts):
-            return function(*values, **named)
+            return function(*values)
         ops.mark()
-        return own(ops, *values, **named)
+        return own(ops, *values)
 
     RULES[function] = call
 

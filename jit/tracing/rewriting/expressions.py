@@ -9,6 +9,7 @@
     f"a {x!r:>9}"   H.text(0, "a ", (x, "r", ">9"))
     "%d" % x        H.modulo(0, "%d", x)
     y[i], y.a       H.target(0, y)[i] where it is assigned or deleted
+    np.r_[x]        H.callee(0, np.r_)[x], as of what NumPy calls by brackets
 
 Everything is evaluated in the user's own frame, in Python's order, and at most once.
 """
@@ -26,6 +27,8 @@ from hlojit.tracing.rewriting.variables import own_nodes
 _HOOKS: Final = name(HOOKS)
 _AT_ONCE: Final = frozenset({"any", "all", "min", "max", "sum", "sorted", "list", "tuple", "set", "dict"})
 """Functions that take a generator's elements before they return, as a comprehension does."""
+_CALLED_BY_BRACKETS: Final = frozenset({"r_", "c_", "mgrid", "ogrid"})
+"""Objects of NumPy's whose brackets compute."""
 
 
 @final
@@ -156,7 +159,11 @@ class Expressions(ast.NodeTransformer):
         return ast.copy_location(ast.BinOp(left, node.op, right), node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        return ast.copy_location(ast.Subscript(self._target(node), self.visit(node.slice), node.ctx), node)
+        target = self._target(node)
+        named = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+        if named in _CALLED_BY_BRACKETS and isinstance(node.ctx, ast.Load):
+            target = self._hook("H.callee(N, F)", Kind.CALL, node, F=target)
+        return ast.copy_location(ast.Subscript(target, self.visit(node.slice), node.ctx), node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         return ast.copy_location(ast.Attribute(self._target(node), node.attr, node.ctx), node)
