@@ -164,7 +164,7 @@ class CpuBackend(Backend):
             host, loops = emit_program(program, ENTRY, target.machine)
             batch.add(ENTRY, Request(host, "host"))
             for loop in loops:
-                batch.add(loop.symbol, Request(loop.ir, "loops", loop.linked))
+                batch.add(loop.symbol, Request(loop.ir, loop.pipeline, loop.linked))
             kernels = self.cache.objects(kernels_of(program), partial(assemble, batch))
             images = batch.finish()
         return compiled_program(

@@ -8,12 +8,13 @@ Buffers that are its own are variables on its stack, of which LLVM makes registe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hlojit.llvm.builder import Val
 from hlojit.llvm.host import HostEmitter
 from hlojit.lowering.abi import CONTEXT
+from hlojit.lowering.affine_indices import LARGEST, AffineLoop, Expression
 from hlojit.lowering.loop_functions import LoopFunction, plan_loop_functions, poll_interval
 from hlojit.lowering.machine import Machine
 from hlojit.lowering.program import Buffer, BufferKind, Launch, Loop, Program, Step
@@ -30,6 +31,7 @@ class LoopCode:
     symbol: str
     ir: str
     linked: tuple[str, ...]
+    pipeline: str
 
 
 class LoopEmitter(HostEmitter):
@@ -42,6 +44,9 @@ class LoopEmitter(HostEmitter):
         """Addresses of variables in the place of buffers and cells."""
         self._tables: dict[int, Val] = {}
         """Where the addresses of a launch's buffers lie, by the launch's identity."""
+        self._affine: AffineLoop[Buffer] | None = None
+        """Of the loop that is emitted, the indices that are inside in all its rounds."""
+        self.pipeline = "loops"
 
     def emit(self) -> str:
         """Return the module's text."""
@@ -59,7 +64,7 @@ class LoopEmitter(HostEmitter):
             b.store(Val("0", "i64"), self._turns)
             self._begin_locals()
             self._count_once()
-            self._emit_loop(function.step)
+            self._emit_versions(function.step)
             self._end_locals()
             b.line("ret i32 0")
             b.begin_block("cancelled")
@@ -145,20 +150,78 @@ class LoopEmitter(HostEmitter):
             b.line(f"call void @{phase.symbol}(ptr %context, ptr {self._arguments.text}, i64 0, i64 {phase.tasks})")
 
     def _loop(self, step: Loop) -> None:
+        self._emit_versions(step)
+
+    def _emit_versions(self, step: Loop) -> None:
+        """A loop, and a copy of it that is run where its indices are inside of their arrays in all rounds."""
+        affine = step.affine
+        if affine is None or not all(leaf in self._own for leaf in affine.leaves):
+            self._emit_loop(step)
+            return
+        b = self.builder
+        inside, unknown, end = (b.fresh_label(stem) for stem in ("inside", "unknown", "done"))
+        b.branch_if(self._is_inside(affine), inside, unknown)
+        b.begin_block(inside)
+        self._affine = affine
+        self.pipeline = "versions"
         self._emit_loop(step)
+        self._affine = None
+        b.branch(end)
+        b.begin_block(unknown)
+        self._emit_loop(step)
+        b.branch(end)
+        b.begin_block(end)
+
+    def _is_inside(self, affine: AffineLoop[Buffer]) -> Val:
+        """Whether the indices are inside in the first round and in the last; computed exactly, of integers that are not large."""
+        b = self.builder
+        values = {leaf: self._wide(leaf) for leaf in dict.fromkeys(affine.leaves)}
+        holds = b.constant("i1", 1)
+        for value in values.values():
+            shifted = b.add(value, b.constant("i64", LARGEST))
+            holds = b.and_(holds, b.icmp("ule", shifted, b.constant("i64", 2 * LARGEST)))
+        limit = self._value(affine.limit, values, "i64")
+        last = b.add(limit, b.constant("i64", affine.offset))
+        for ends in (values, {**values, affine.counter: last}):
+            for index in affine.indices:
+                found = self._value(index.expression, ends, "i64")
+                holds = b.and_(holds, b.icmp("ule", found, b.constant("i64", index.high)))
+        return holds
+
+    def _wide(self, leaf: Buffer) -> Val:
+        b = self.builder
+        value = b.load(f"i{8 * leaf.storage.itemsize}", self._own[leaf])
+        return value if value.kind == "i64" else b.sext(value, "i64")
+
+    def _value(self, expression: Expression[Buffer], values: Mapping[Buffer, Val], kind: str) -> Val:
+        b = self.builder
+        if expression.leaf is not None:
+            return values[expression.leaf]
+        if not expression.operation:
+            return b.constant(kind, expression.constant)
+        operate = {"add": b.add, "sub": b.sub, "mul": b.mul}[expression.operation]
+        first, second = (self._value(operand, values, kind) for operand in expression.operands)
+        return operate(first, second)
 
     def _begin_body(self, step: Loop) -> None:
-        """Tell LLVM what is known of counters: what they index needs no clamps."""
+        """Tell LLVM what is known of counters, and of indices: those need no clamps."""
         b = self.builder
         for counted in step.counted:
-            if counted.buffer not in self._own:
-                continue
-            b.declare("llvm.assume", "declare void @llvm.assume(i1)")
-            kind, sign = f"i{counted.element.bits}", "s" if counted.element.signed else "u"
-            value = b.load(kind, self._own[counted.buffer])
-            for relation, bound in ((f"{sign}ge", counted.low), (f"{sign}le", counted.high)):
-                holds = b.icmp(relation, value, b.constant(kind, bound))
-                b.line(f"call void @llvm.assume(i1 {holds.text})")
+            if counted.buffer in self._own:
+                kind, sign = f"i{counted.element.bits}", "s" if counted.element.signed else "u"
+                self._assume_between(b.load(kind, self._own[counted.buffer]), sign, counted.low, counted.high)
+        if self._affine is not None and self._affine is step.affine:
+            for index in self._affine.indices:
+                kind = f"i{index.bits}"
+                values = {leaf: b.load(kind, self._own[leaf]) for leaf in index.expression.leaves}
+                self._assume_between(self._value(index.expression, values, kind), "s", 0, index.high)
+
+    def _assume_between(self, value: Val, sign: str, low: int, high: int) -> None:
+        b = self.builder
+        b.declare("llvm.assume", "declare void @llvm.assume(i1)")
+        for relation, bound in ((f"{sign}ge", low), (f"{sign}le", high)):
+            holds = b.icmp(relation, value, b.constant(value.kind, bound))
+            b.line(f"call void @llvm.assume(i1 {holds.text})")
 
     def _poll_in(self, step: Loop) -> None:
         """Ask whether to stop, every so many iterations of any loop of this function."""
@@ -198,6 +261,7 @@ def emit_program(program: Program, symbol: str, machine: Machine) -> tuple[str, 
     for number, function in enumerate(plan_loop_functions(program)):
         name = f"{symbol}_loop_{number}"
         emitter.functions[id(function.step)] = name
-        text = LoopEmitter(program, name, function, machine).emit()
-        loops.append(LoopCode(name, text, tuple(kernel.ir for kernel in function.kernels)))
+        inside = LoopEmitter(program, name, function, machine)
+        text = inside.emit()
+        loops.append(LoopCode(name, text, tuple(kernel.ir for kernel in function.kernels), inside.pipeline))
     return emitter.emit() + "!0 = !{}\n", loops

@@ -8,12 +8,12 @@ short need not ask.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import final
 
 from hlojit.ir.formats import IntegerType
-from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Trait
 from hlojit.ir.ops.views import CompareView
 from hlojit.ir.passes.graph_facts import constant_of
@@ -41,7 +41,7 @@ class Counter:
 def counters_of(loop: Instruction) -> tuple[Counter, ...]:
     """The counters of a loop, whose regions are its condition and its body, before or after fusion."""
     condition, body = loop.regions
-    opened = _Opened()
+    opened = Opened()
     positions = {argument: position for position, argument in enumerate(condition.arguments)}
     limits: dict[int, int] = {}
     for position, limit in _limits(condition.returned[0], positions, opened):
@@ -50,7 +50,7 @@ def counters_of(loop: Instruction) -> tuple[Counter, ...]:
     for position, limit in limits.items():
         argument = body.arguments[position]
         element = argument.tensor_type.element_type
-        begin, step = integer_range(loop.operands[position]), _step(body.returned[position], argument, opened)
+        begin, step = integer_range(loop.operands[position]), step_of(body.returned[position], argument, opened)
         if begin is None or step is None or not isinstance(element, IntegerType) or limit + step > element.maximum:
             continue
         found.append(Counter(position, begin[0], max(limit, begin[0]), step))
@@ -58,10 +58,11 @@ def counters_of(loop: Instruction) -> tuple[Counter, ...]:
 
 
 @final
-class _Opened:
-    """Values as the regions of fusions compute them."""
+class Opened:
+    """Values as the regions of fusions compute them; of those in certain blocks, if these are given."""
 
-    def __init__(self) -> None:
+    def __init__(self, blocks: Collection[Block] | None = None) -> None:
+        self._blocks = blocks
         self._outside: dict[Value, Value] = {}
         """What parameters of fusions are outside."""
 
@@ -70,15 +71,18 @@ class _Opened:
             producer = value.producer
             if value in self._outside:
                 value = self._outside[value]
-            elif producer is not None and Trait.FUSION in producer.op.traits:
+            elif producer is not None and Trait.FUSION in producer.op.traits and self._opens(producer):
                 (region,) = producer.regions
                 self._outside.update(zip(region.arguments, producer.operands))
                 value = region.returned[producer.results.index(value)]
             else:
                 return value
 
+    def _opens(self, fusion: Instruction) -> bool:
+        return self._blocks is None or fusion.block in self._blocks
 
-def _limits(predicate: Value, positions: dict[Value, int], opened: _Opened) -> Iterator[tuple[int, int]]:
+
+def _limits(predicate: Value, positions: dict[Value, int], opened: Opened) -> Iterator[tuple[int, int]]:
     """The greatest value with which the body is entered, by position, as far as conditions that all hold say so."""
     work = [predicate]
     while work:
@@ -98,7 +102,7 @@ def _limits(predicate: Value, positions: dict[Value, int], opened: _Opened) -> I
                 yield positions[lhs], limit[1] - (direction == "LT")
 
 
-def _step(value: Value, argument: Value, opened: _Opened) -> int | None:
+def step_of(value: Value, argument: Value, opened: Opened) -> int | None:
     """By what positive constant a carried value grows."""
     producer = opened(value).producer
     if producer is None or Trait.ADDS not in producer.op.traits:

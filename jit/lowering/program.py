@@ -22,6 +22,7 @@ from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.location import UNKNOWN, Location
 from hlojit.ir.sizes import Size
+from hlojit.lowering.affine_indices import AffineLoop
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.storage import HOST, Storage
 
@@ -219,6 +220,8 @@ class Loop(Step):
     counted: tuple[Counted, ...] = ()
     most_rounds: int | None = None
     """How often the body runs at most, if that is known."""
+    affine: AffineLoop[Buffer] | None = None
+    """Indices that are inside of their arrays in all rounds if they are in the first and in the last one."""
 
     @property
     def reads(self) -> Sequence[Buffer]:

@@ -24,6 +24,7 @@ from hlojit.ir.ops.definition import Trait
 from hlojit.ir.ops.internal import chosen_kernel
 from hlojit.ir.ops.views import CollectiveView
 from hlojit.ir.types import TensorType
+from hlojit.lowering.affine_indices import affine_loop
 from hlojit.lowering.alias_analysis import AliasAnalysis, KernelSource, is_alias
 from hlojit.lowering.arena import ALIGNMENT
 from hlojit.lowering.buffer_assignment import assign_buffers
@@ -221,7 +222,8 @@ class StepEmitter:
         counters = counters_of(instruction)
         counted = tuple(self._counted(body.arguments[each.position], each) for each in counters)
         rounds = min((each.rounds for each in counters), default=None)
-        step = Loop([], self.buffer(condition.returned[0]), [], counted, rounds)
+        affine = affine_loop(instruction, counters)
+        step = Loop([], self.buffer(condition.returned[0]), [], counted, rounds, affine and affine.of(self.buffer))
         self._work += [(condition, step.condition), (body, step.body)]
         return step
 

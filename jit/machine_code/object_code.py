@@ -62,6 +62,10 @@ def target_machine(processor: Processor, optimization: int = 2) -> Any:
     )
 
 
+_WITH_KERNELS: Final = ("loops", "versions")
+"""Pipelines of loops with their kernels inside; the second, of those in two versions, which differ by what is assumed."""
+
+
 class _Pipeline:
     """The passes of one name for one processor.
 
@@ -76,7 +80,7 @@ class _Pipeline:
         self._machine = target_machine(processor)
         self._options = llvm.create_pipeline_tuning_options(speed_level=2)
         # Loops over elements as people write them; sums in floating point keep their order.
-        self._options.loop_vectorization = name in ("vectorize", "loops")
+        self._options.loop_vectorization = name in ("vectorize", *_WITH_KERNELS)
         self._options.slp_vectorization = name in ("vectorize", "threads")
         self._options.loop_unrolling = not processor.triple.startswith(_UNROLLED_AS_WRITTEN)
         self._manager: Any = None
@@ -90,12 +94,24 @@ class _Pipeline:
             self._manager.add_sroa_pass()
             self._manager.add_instruction_combine_pass()
             self._manager.add_simplify_cfg_pass()
+        self._first: Any = None
+        if name == "versions":
+            # What is assumed in a loop is of what its kernels compute as they write it, not as LLVM simplifies each alone;
+            # their short loops are unrolled as they would be there.
+            self._first = llvm.create_new_module_pass_manager()
+            self._first.add_sroa_pass()
+            self._first.add_loop_rotate_pass()
+            self._first.add_loop_unroll_pass()
+            self._first.add_always_inliner_pass()
+            self._first.add_global_dead_code_eliminate_pass()
 
     def run(self, module: Any) -> None:
         if self._is_empty:
             return
         if self._least is not None:
             self._run(module, None, self._least)
+        if self._first is not None:
+            self._run(module, self._first, self._options)
         self._run(module, self._manager, self._options)
 
     def _run(self, module: Any, manager: Any, options: Any) -> None:
@@ -148,7 +164,7 @@ def _optimized_here(
                     # Several kernels of a program may bring the same function: it is nobody's but the kernel's.
                     if not function.is_declaration and function.name not in own:
                         function.linkage = "internal"
-                        if pipeline == "loops" and not any(b"noinline" in each for each in function.attributes):
+                        if pipeline in _WITH_KERNELS and not any(b"noinline" in each for each in function.attributes):
                             function.add_function_attribute("alwaysinline")
                 module.verify()
             except RuntimeError as error:

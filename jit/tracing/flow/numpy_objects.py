@@ -1,4 +1,4 @@
-"""NumPy's objects that compute when they are indexed or called: ``np.r_``, ``np.c_``, ``np.mgrid``, ``np.ogrid``, ``vectorize``."""
+"""NumPy's objects that compute when indexed or called: ``np.r_``, ``np.c_``, ``np.mgrid``, ``np.ogrid``, ``np.vectorize``."""
 
 from __future__ import annotations
 
