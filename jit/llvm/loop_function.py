@@ -155,7 +155,7 @@ class LoopEmitter(HostEmitter):
     def _emit_versions(self, step: Loop) -> None:
         """A loop, and a copy of it that is run where its indices are inside of their arrays in all rounds."""
         affine = step.affine
-        if affine is None or not all(leaf in self._own for leaf in affine.leaves):
+        if affine is None or not all(map(self._is_variable, affine.leaves)):
             self._emit_loop(step)
             return
         b = self.builder
@@ -171,6 +171,9 @@ class LoopEmitter(HostEmitter):
         self._emit_loop(step)
         b.branch(end)
         b.begin_block(end)
+
+    def _is_variable(self, buffer: Buffer) -> bool:
+        return buffer.kind is not BufferKind.SWAPPED and buffer in self._own
 
     def _is_inside(self, affine: AffineLoop[Buffer]) -> Val:
         """Whether the indices are inside in the first round and in the last; computed exactly, of integers that are not large."""

@@ -4,7 +4,7 @@
 
 An index that is a sum of constants, of integers that the loop does not change, and of its counter times one of these, lies
 between its first and its last value.  Where these are inside of the array, no round counts it from the end, clamps it or
-finds it out of bounds: a copy of the loop knows that, and is run if it is so (``hlojit.llvm.loop_function``).
+finds it out of bounds: a copy of the loop knows that, and is run if it is so.
 """
 
 from __future__ import annotations
