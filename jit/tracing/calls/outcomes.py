@@ -101,13 +101,21 @@ class Outcome:
 
 def _write(target: NDArray, value: Any, name: str) -> None:
     """Store what a program wrote; in an array that has become another one meanwhile the numbers would be cast."""
-    kind = target.dtype.newbyteorder("=")
-    if isinstance(value, np.ndarray) and (target.shape, kind) != (value.shape, value.dtype):
+    if not isinstance(value, np.ndarray):
+        np.copyto(target, value)
+        return
+    is_same = target.shape == value.shape
+    try:
+        if is_same:
+            # Asks for the type where it copies: a question before that would be answered too early.
+            np.copyto(target, value, casting="equiv")
+    except TypeError:
+        is_same = False
+    if not is_same:
         raise ArgumentError(
             f"argument {name}: it had shape {value.shape} and type {value.dtype} when the function began, and now has "
             f"{target.shape} and {target.dtype}, of another thread perhaps: nothing is written into it"
         )
-    np.copyto(target, value)
 
 
 def aliases(writes: Sequence[Write], leaves: Sequence[Any], names: Sequence[str]) -> tuple[int, ...] | None:
