@@ -25,6 +25,21 @@ def shuffled(make: Callable[[int], Any], part: Callable[[Any], Any] = lambda x: 
     return function
 
 
+def written(x: Any) -> Any:
+    generator = rng(7)
+    noise, order = generator.normal(size=x.shape), generator.permutation(len(x))
+    noise[0] = x[0]
+    noise += x
+    noise[x > 2] = 0
+    order[1:] = x.ravel()[: len(x) - 1]
+    return (
+        noise,
+        order,
+        [x[i] for i in generator.integers(0, len(x), 3)],
+        x[generator.permutation(len(x))[: int(generator.integers(1, 3))]],
+    )
+
+
 def alike(a: Any, b: Any) -> bool:
     if isinstance(a, (tuple, list)):
         return type(a) is type(b) and len(a) == len(b) and all(map(alike, a, b))
@@ -46,7 +61,7 @@ def alike(a: Any, b: Any) -> bool:
         shuffled(rng), shuffled(rng, axis=-1), shuffled(rng, lambda x: x.T), shuffled(rng, lambda x: x[::-1]),
         shuffled(np.random.RandomState), shuffled(random.Random, lambda x: x.ravel()),
         lambda x: rng(7).normal(x, 2), lambda x: rng(7).normal(0, abs(x), (2, *x.shape)), lambda x: rng(7).uniform(x, x + 3),
-        lambda x: rng(7).exponential(x + 1), lambda x: rng(7).normal(size=x.shape) * x,
+        written, lambda x: rng(7).exponential(x + 1), lambda x: rng(7).normal(size=x.shape) * x,
     ],
 )  # fmt: skip
 def test_of_arrays(function: Callable[..., Any], x: Any) -> None:
@@ -120,6 +135,7 @@ def test_without_a_seed(function: Callable[..., Any]) -> None:
         (lambda x: rng(7).choice(3, 2, p=x), "searchsorted"),
         (lambda x: rng(7).shuffle([x[0], x[1]]), "shuffle"),
         (lambda x: rng(7).permuted(x, out=x), "out="),
+        (lambda x: rng(7).random(out=x), "out="),
         (lambda x: rng(7).poisson(x), "test_generators.py"),
     ],
 )

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.flow.arrays import holds_tracers
+from hlojit.tracing.flow.arrays import holds_tracers, taken_up
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.tracer import Tracer
 
@@ -52,18 +52,22 @@ def _seed(given: Any) -> Any:
 
 
 def method_of(ops: Operations, method: Any) -> Callable[..., Any] | None:
-    """What is called for a method of a generator of NumPy's; None for other objects, and methods that take nothing traced."""
+    """What is called for a method of a generator of NumPy's; None for other objects."""
     kind = type(method.__self__)
     if kind.__module__ not in _MODULES:
         return None
-    rule = _RULES.get(kind.__name__, {}).get(method.__name__)
-    return functools.partial(_called, ops, rule, method) if rule is not None else None
+    return functools.partial(_called, ops, _RULES.get(kind.__name__, {}).get(method.__name__), method)
 
 
-def _called(ops: Operations, rule: Callable[..., Any], method: Any, *arguments: Any, **named: Any) -> Any:
+def _called(ops: Operations, rule: Callable[..., Any] | None, method: Any, *arguments: Any, **named: Any) -> Any:
+    """Arrays that are drawn are of the program, so that they can be written with traced values."""
     if not holds_tracers(*arguments, *named.values()):
-        return method(*arguments, **named)
-    return rule(ops, method, *arguments, **named)
+        return taken_up(ops, method(*arguments, **named))
+    if holds_tracers(named.get("out")):
+        raise TracingError(
+            f"{method.__name__}(out=) of a traced array: write array[...] = generator.{method.__name__}(...)"
+        )
+    return taken_up(ops, method(*arguments, **named) if rule is None else rule(ops, method, *arguments, **named))
 
 
 def _choice(
@@ -128,7 +132,7 @@ def _permutation_of_rows(ops: Operations, method: Any, x: Any) -> Any:
 def _permuted(ops: Operations, method: Any, x: Any, *, axis: Any = None, out: Any = None) -> Any:
     array = ops.tracer(x)
     if out is not None:
-        raise TracingError("permuted(out=) of traced arrays; write x[...] = generator.permuted(x)")
+        raise TracingError("permuted(out=) of a traced array: write array[...] = generator.permuted(...)")
     positions = method(np.arange(array.size).reshape(array.shape), axis=axis)
     return array.ravel().take(positions)
 
