@@ -25,13 +25,13 @@ class RandomStates:
     """The states of the generators that a function may draw from, as they were when it was called."""
 
     def __init__(self, function: Callable[..., Any], static: Mapping[str, Any]):
-        self._named = [(name, each, each.bit_generator.state) for name, each in _generators(function, static)]
+        self._named = [(name, state, state()) for name, state in _generators(function, static)]
         self._numpy = _numpy_state()
         self._python = random.getstate()
 
     def require_unused(self) -> None:
         """Raise ``TracingError`` if a number was drawn."""
-        used = [name for name, each, state in self._named if not _equal(each.bit_generator.state, state)]
+        used = [name for name, state, before in self._named if not _equal(state(), before)]
         now = _numpy_state()
         if not _equal(now, self._numpy) and not (self._numpy is None and _is_new(now)):
             used.append("np.random")
@@ -61,14 +61,16 @@ def _equal(a: Any, b: Any) -> bool:
     return np.array_equal(a, b) if isinstance(a, np.ndarray) else bool(a == b)
 
 
-def _generators(function: Callable[..., Any], static: Mapping[str, Any]) -> Iterator[tuple[str, np.random.Generator]]:
-    if "numpy.random" not in sys.modules:
-        return
+def _generators(function: Callable[..., Any], static: Mapping[str, Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The names of generators, and what tells their states; NumPy's module is loaded when somebody names it first."""
+    numpys = sys.modules.get("numpy.random")
     for name, value in _referred(function, static):
-        if isinstance(value, np.random.Generator):
-            yield name, value
-        elif isinstance(value, np.random.RandomState):
-            yield name, np.random.Generator(value._bit_generator)
+        if isinstance(value, random.Random):
+            yield name, value.getstate
+        elif numpys is not None and isinstance(value, numpys.Generator):
+            yield name, lambda value=value: value.bit_generator.state  # type: ignore[misc]
+        elif numpys is not None and isinstance(value, numpys.RandomState):
+            yield name, lambda value=value: value.get_state(legacy=False)  # type: ignore[misc]
 
 
 def _referred(function: Callable[..., Any], static: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

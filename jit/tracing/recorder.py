@@ -35,6 +35,7 @@ from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow import TracedRuntime, Unroll, numpy_objects
 from hlojit.tracing.flow.failures import is_left_to_the_call
 from hlojit.tracing.flow.never import AlwaysRaises
+from hlojit.tracing.flow.passing import Passing
 from hlojit.tracing.flow.refusals import require_silent
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.random_states import RandomStates
@@ -179,7 +180,7 @@ class Recorder:
         require_silent(np.geterr(), "np.seterr")
         outer = Operations.in_work.set(operations)
         states = RandomStates(self.function, static.values)
-        runtime = TracedRuntime(operations, unrolled)
+        runtime = TracedRuntime(operations, unrolled, Passing(meanings(self.function)))
         try:
             with running(runtime):
                 result = fork_gate.outside(self._call, operations, given, static)

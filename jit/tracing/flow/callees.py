@@ -21,7 +21,7 @@ from hlojit.tracing import numba_functions, texts
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.flow import arrays, generators, numpy_objects, orderings, python_functions, walks
 from hlojit.tracing.flow.mutations import CHANGING, CONTAINERS
-from hlojit.tracing.flow.refusals import refuse, with_errors
+from hlojit.tracing.flow.refusals import of_today, refuse, with_errors
 from hlojit.tracing.numpy_functions import numpy_parts
 from hlojit.tracing.numpy_functions.functions import FUNCTIONS, OF_SEVERAL
 from hlojit.tracing.numpy_functions.numpy_source import FUNCTIONS as SOURCES
@@ -53,7 +53,7 @@ def stand_in(runtime: TracedRuntime, site: Site, function: Any) -> Callable[...,
         refuse(site, function)
         if function is np.errstate or function is np.seterr:
             return with_errors(function)
-        making = generators.maker(function)
+        making = generators.maker(function) or of_today(function)
         if making is not None:
             return making
     try:

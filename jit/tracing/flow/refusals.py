@@ -11,10 +11,13 @@ import io
 import os
 import random
 import secrets
+import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -30,15 +33,30 @@ _DRAWN: Final = (
     "draw inside by a key that is an argument, with hlojit.random (key = hlojit.random.key(0)), or make the generator inside of "
     "a seed: np.random.default_rng(0)"
 )
+_ASKED: Final = f"{_ONCE}, and pass what it gives as an argument"
+_OF_THE_SYSTEM: Final = (
+    "getrandom popen system listdir scandir stat lstat times getenv getpid getppid getcwd getloadavg read write"
+)
+_OF_PATHS: Final = frozenset(
+    "read_text read_bytes write_text write_bytes open exists is_file is_dir stat lstat iterdir glob rglob cwd home".split()
+)
 _CLOCKS: Final = (
-    "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns localtime gmtime"
+    "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time thread_time_ns "
+    "clock_gettime clock_gettime_ns localtime gmtime ctime asctime strftime sleep"
 )
 
 _REFUSED: Final[dict[Any, str]] = {
-    **{getattr(time, name): _CLOCK for name in _CLOCKS.split()},
+    **{getattr(time, name): _CLOCK for name in _CLOCKS.split() if hasattr(time, name)},
+    **{getattr(os, name): _ASKED for name in _OF_THE_SYSTEM.split() if hasattr(os, name)},
+    **dict.fromkeys((os.path.exists, os.path.isfile, os.path.isdir, os.path.getsize, os.path.getmtime), _ASKED),
+    **dict.fromkeys(
+        (subprocess.run, subprocess.call, subprocess.check_call, subprocess.check_output, subprocess.Popen), _ASKED
+    ),
+    **dict.fromkeys((threading.get_ident, threading.get_native_id, threading.current_thread), _ASKED),
     **dict.fromkeys((builtins.open, builtins.input, np.load, np.loadtxt, np.genfromtxt, np.fromfile, np.memmap), _FILE),
     **dict.fromkeys((np.save, np.savez, np.savez_compressed, np.savetxt), _WRITTEN),
-    **dict.fromkeys((os.urandom, uuid.uuid1, uuid.uuid4, secrets.token_bytes, secrets.randbelow), _DRAWN),
+    **dict.fromkeys((os.urandom, uuid.uuid1, uuid.uuid4), _DRAWN),
+    **dict.fromkeys((secrets.token_bytes, secrets.token_hex, secrets.token_urlsafe, secrets.randbelow), _DRAWN),
 }
 _NOW: Final = frozenset({"now", "today", "utcnow"})
 _HANDLED: Final = frozenset({"raise", "call", "print", "log"})
@@ -55,17 +73,36 @@ def refuse(site: Site, function: Any) -> None:
         raise TracingError(f"{site} {_name(function)} {reason}")
 
 
+def of_today(function: Any) -> Callable[..., Any] | None:
+    """``np.datetime64``, which refuses "now" and "today"; None for other functions."""
+    return _date if function is np.datetime64 else None
+
+
+def _date(*arguments: Any, **named: Any) -> Any:
+    if arguments and arguments[0] in ("now", "today"):
+        raise TracingError(f"np.datetime64({arguments[0]!r}) {_CLOCK}")
+    return np.datetime64(*arguments, **named)
+
+
 def _of_owner(function: Any) -> str:
     owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
     if owner is None:
         return _FILE if name.startswith("read_") and str(function.__module__).startswith("pandas.") else ""
     if isinstance(owner, type):
+        if issubclass(owner, Path):
+            return _ASKED if name in _OF_PATHS else ""
         return _CLOCK if issubclass(owner, datetime.date) and name in _NOW else ""
-    if owner is getattr(random, "_inst", None) or owner is _shared_generator():
+    if (
+        owner is getattr(random, "_inst", None)
+        or owner is _shared_generator()
+        or isinstance(owner, random.SystemRandom)
+    ):
         return _DRAWN
+    if owner is os.environ or (isinstance(owner, Path) and name in _OF_PATHS):
+        return _ASKED
     if isinstance(owner, io.IOBase) and name.startswith("write") and owner in (sys.stdout, sys.stderr):
         return "would write once, while the function is traced; use print"
-    return ""
+    return _FILE if isinstance(owner, io.IOBase) and name.startswith(("read", "write")) else ""
 
 
 def _shared_generator() -> Any:

@@ -19,6 +19,7 @@ from hlojit.tracing.flow.journal import thing_of
 from hlojit.tracing.flow.membership import contains
 from hlojit.tracing.flow.mutations import CONTAINERS
 from hlojit.tracing.flow.never import NEVER, AlwaysRaises
+from hlojit.tracing.flow.passing import Passing
 from hlojit.tracing.flow.regions import Region
 from hlojit.tracing.flow.walks import Walk, walk_of
 from hlojit.tracing.operations import Operations
@@ -48,8 +49,14 @@ class Unroll(BaseException):
 class TracedRuntime(PythonRuntime):
     """Of one trace."""
 
-    def __init__(self, ops: Operations, unrolled: Mapping[Site, BaseException | None] = MappingProxyType({})):
+    def __init__(
+        self,
+        ops: Operations,
+        unrolled: Mapping[Site, BaseException | None] = MappingProxyType({}),
+        passing: Passing | None = None,
+    ):
         self.ops = ops
+        self.passing = passing or Passing()
         self.unrolled = unrolled
         """Loops whose rounds are traced one by one, and why they cannot be compiled as loops."""
         self.begun: dict[Site, tuple[int, int]] = {}
@@ -68,6 +75,7 @@ class TracedRuntime(PythonRuntime):
 
     def takes(self, site: Site, value: Any) -> bool:
         """Conditions that are traced, and loops that are long, or may be left by a traced condition."""
+        self.passing.require_own(site, value)
         if self.unrolled and len(self.ops.builder.block) > MOST_UNROLLED:
             raise self._too_long()
         if site.kind is Kind.FOR:
@@ -172,13 +180,14 @@ class TracedRuntime(PythonRuntime):
 
     def iterable(self, site: Site, value: Any) -> Iterable[Any]:
         """Python iterates, over an array's first dimension too."""
+        self.passing.require_own(site, value)
         return value if not isinstance(value, Walk) else iter(value)
 
     # --------------------------------------------------------------- other hooks
 
     def callee(self, site: Site, function: Any) -> Callable[..., Any]:
         """What stands in for functions that Python or NumPy would not call with traced values; the user's own, rewritten."""
-        return callees.stand_in(self, site, function)
+        return self.passing.checked(site, function, callees.stand_in(self, site, function))
 
     def target(self, site: Site, value: Any) -> Any:
         """Notes what objects of outside hold, in a part that may not run, or that runs more than once."""
