@@ -42,7 +42,7 @@ _OF_PATHS: Final = frozenset(
 )
 _CLOCKS: Final = (
     "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time thread_time_ns "
-    "clock_gettime clock_gettime_ns localtime gmtime ctime asctime strftime sleep"
+    "clock_gettime clock_gettime_ns localtime gmtime ctime asctime strftime"
 )
 
 _REFUSED: Final[dict[Any, str]] = {
