@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -77,6 +78,23 @@ def test_histogram_of_weights(weights: str) -> None:
 )
 def test_histogram_of_few(x: Any) -> None:
     compare(lambda x: np.histogram(x), x)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.bool_])
+@pytest.mark.filterwarnings("ignore:Converting input")
+def test_histogram_of_bytes(dtype: Any) -> None:
+    """Counted by value first: bins of one value, of several, of none, and edges between and beside them."""
+    low, high = (0, 2) if dtype is np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max + 1)
+    x = np.random.default_rng(0).integers(low, high, 300).astype(dtype)
+    ranges: list[Any] = [
+        (0, 256), (-128, 127), (10, 20), (0.5, 77.3), (-5, 400.0), (3, 3), (300, 400), (np.float32(0.1), np.float32(99.9)), None,
+    ]  # fmt: skip
+    for bins, between, given in itertools.product((3, 256, 300), ranges, (x, x[:0])):
+        expected = np.histogram(given, bins, between)
+        found = hlojit.jit(lambda x, bins=bins, between=between: np.histogram(x, bins, between))(given)
+        for one, other in zip(found, expected, strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)
 
 
 def test_positions() -> None:

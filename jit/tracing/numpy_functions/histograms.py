@@ -45,7 +45,10 @@ def histogram(
     first, last, edges, width = _edges(ops, elements, count, range)
     _require(ops, np.any(edges[:-1] >= edges[1:]), ValueError,
              f"Too many bins for data range. Cannot create {count} finite-sized bins.")  # fmt: skip
-    counted = _counted(ops, elements.reshape(-1), weight, count, first, last, edges, width)
+    if weight is None and elements.dtype.itemsize == 1 and type(edges) is np.ndarray:
+        counted = _counted_bytes(ops, elements.reshape(-1), count, (first, last))
+    else:
+        counted = _counted(ops, elements.reshape(-1), weight, count, first, last, edges, width)
     if density:
         return counted / np.diff(edges).astype(np.float64) / counted.sum(), edges
     return counted, edges
@@ -119,6 +122,22 @@ def _distance(a: Any, b: Any) -> Any:
     wide = kind.str.replace("i", "u")
     unsigned: list[Any] = [each if isinstance(each, Tracer) else np.asarray(each) for each in (a, b)]
     return np.subtract(*(each.astype(kind).astype(wide) for each in unsigned))
+
+
+def _counted_bytes(ops: Operations, elements: Tracer, count: int, between: tuple[Any, Any]) -> Any:
+    """How many elements of one byte each bin has: how often each of the 256 is there, put together as NumPy puts them."""
+    limits = np.iinfo(elements.dtype)
+    each = np.arange(limits.min, limits.max + 1).astype(elements.dtype)
+    here: Any = ops.tracer(elements.astype(np.int64) - limits.min)
+    times = sums_by_place(ops, here, ops.wrap(ops.full(1, np.dtype(np.int64), here.shape)), each.size)
+    # Those of a bin follow one another.
+    wide, _ = np.histogram(each, count, between)
+    start = int((each < between[0]).sum())
+    if (wide == 1).all():
+        return times[start : start + count]
+    ends = start + np.append(0, np.cumsum(wide))
+    total: Any = np.append(0, np.cumsum(times))
+    return total[ends[1:]] - total[ends[:-1]]
 
 
 def _counted(
