@@ -46,7 +46,7 @@ from hlojit.ir.ops import (
     transcendental,
     windows,
 )
-from hlojit.ir.ops.definition import ops
+from hlojit.ir.ops.definition import OpDefinition, ops
 
 __all__ = [
     "arith",
@@ -96,4 +96,11 @@ __all__ = [
 ]
 
 BUILT_IN = {op.name: op for op in ops()}
+
+
+def is_built_in(definition: OpDefinition) -> bool:
+    """Whether a record is hlojit's own: native code may rely on what its traits say, and on no plugin's."""
+    return BUILT_IN.get(definition.name) is definition
+
+
 """hlojit's own records; keys of caches name these, and hold the content of all others."""

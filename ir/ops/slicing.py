@@ -400,7 +400,7 @@ DYNAMIC_SLICE = define(
         constraints=(*_DYNAMIC_SLICE_RULES, inferred_element("C1"), inferred("C5")),
         reference=_dynamic_slice_array,
         syntax="dynamic_slice",
-        traits=frozenset({Trait.ASYNCHRONOUS}),
+        traits=frozenset({Trait.ASYNCHRONOUS, Trait.BEGINS}),
         parts={BlockFormat: BLOCK_DYNAMIC_SLICE},
         lowering=Indexed(_dynamic_slice, moves=True, looks_up=True),
         value_range=same_range,

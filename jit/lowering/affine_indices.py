@@ -18,8 +18,8 @@ from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Trait, ValueRange
 from hlojit.ir.ops.views import CompareView
 from hlojit.ir.passes.graph_facts import constant_of
-from hlojit.ir.passes.rules.matching import integer_range, made_by
-from hlojit.lowering.counted_loops import Counter, Opened, step_of
+from hlojit.ir.passes.rules.matching import integer_range
+from hlojit.lowering.counted_loops import Counter, Opened, step_of, surely
 
 LARGEST: Final = 1 << 30
 """Of the integers in such a sum: products of two, and sums of a few of these, are exact in 64 bits."""
@@ -29,7 +29,7 @@ _UPWARDS: Final = {"LT": -1, "LE": 0}
 _DOWNWARDS: Final = {"GT": 1, "GE": 0}
 _MOST_OPERATIONS: Final = 6
 _MOST_INDICES: Final = 16
-_OPERATIONS: Final = {"stablehlo.add": "add", "stablehlo.subtract": "sub", "stablehlo.multiply": "mul"}
+_OPERATIONS: Final = {Trait.ADDS: "add", Trait.SUBTRACTS: "sub", Trait.MULTIPLIES: "mul"}
 
 
 Leaf = TypeVar("Leaf")
@@ -127,12 +127,19 @@ def _step(value: Value, argument: Value, opened: Opened) -> int:
     up = step_of(value, argument, opened)
     if up is not None:
         return up
-    for name, sign in (("add", 1), ("subtract", -1)):
-        producer = made_by(made, name)
-        if producer is not None and opened(producer.operands[0]) is argument:
-            by = constant_of(opened(producer.operands[1]))
-            return sign * int(by.splat_value) if by is not None and by.is_splat else 0
+    operation = _operation(made.producer)
+    if made.producer is not None and operation in ("add", "sub") and opened(made.producer.operands[0]) is argument:
+        by = constant_of(opened(made.producer.operands[1]))
+        if by is not None and by.is_splat:
+            return int(by.splat_value) * (1 if operation == "add" else -1)
     return 0
+
+
+def _operation(producer: Instruction | None) -> str | None:
+    """What an instruction is in an expression, if it may be in one."""
+    if producer is None:
+        return None
+    return next((name for trait, name in _OPERATIONS.items() if surely(producer, trait)), None)
 
 
 @final
@@ -161,9 +168,9 @@ class _Reader:
             producer = self._opened(work.pop()).producer
             if producer is None:
                 continue
-            if Trait.CONJUNCTION in producer.op.traits:
+            if surely(producer, Trait.CONJUNCTION):
                 work += producer.operands
-            elif Trait.COMPARISON in producer.op.traits:
+            elif surely(producer, Trait.COMPARISON):
                 lhs, rhs = map(self._opened, producer.operands)
                 view = CompareView.of(producer)
                 direction = view.direction
@@ -184,13 +191,12 @@ class _Reader:
                     yield from self._indices(each)
 
     def _indices(self, instruction: Instruction) -> Iterator[AffineIndex[Value]]:
-        """What a ``dynamic_slice`` or ``dynamic_update_slice`` is told to begin at."""
-        if instruction.op.name == "stablehlo.dynamic_slice":
-            array, starts, sizes = instruction.operands[0], instruction.operands[1:], instruction.result
-        elif instruction.op.name == "stablehlo.dynamic_update_slice":
-            array, starts, sizes = instruction.operands[0], instruction.operands[2:], instruction.operands[1]
-        else:
+        """What a slice, or an update of one, is told to begin at."""
+        if Trait.BEGINS not in instruction.op.traits:
             return
+        array, *others = instruction.operands
+        starts = [others.pop() for _ in range(array.tensor_type.rank)][::-1]
+        sizes = others[0] if others else instruction.result
         for start, extent, size in zip(starts, array.tensor_type.shape, sizes.tensor_type.shape, strict=True):
             if not isinstance(extent, int) or not isinstance(size, int) or extent == size or extent > LARGEST:
                 continue
@@ -227,14 +233,13 @@ class _Reader:
         leaf = self._leaf(value)
         if leaf is not None:
             return leaf
-        producer = value.producer
-        if producer is None or depth > _MOST_OPERATIONS or producer.op.name not in _OPERATIONS:
+        producer, operation = value.producer, _operation(value.producer)
+        if producer is None or operation is None or depth > _MOST_OPERATIONS:
             return None
         operands = [self._expression(operand, depth + 1) for operand in producer.operands]
         if any(each is None for each in operands):
             return None
         a, b = (each for each in operands if each is not None)
-        operation = _OPERATIONS[producer.op.name]
         if operation == "mul" and (a.operation or b.operation or (self._is_counted(a) and self._is_counted(b))):
             return None
         return Expression(operation, (a, b))
@@ -243,7 +248,7 @@ class _Reader:
         """Between what an integer lies in any case; None if nobody knows."""
         if expression.leaf is not None:
             is_counter = expression.leaf is self._body.arguments[self._position]
-            return self._known if is_counter else integer_range(expression.leaf)
+            return self._known if is_counter else integer_range(expression.leaf, surely=True)
         if not expression.operation:
             return expression.constant, expression.constant
         ranges = [self._between(operand) for operand in expression.operands]

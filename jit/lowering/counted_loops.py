@@ -14,6 +14,7 @@ from typing import final
 
 from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Block, Instruction, Value
+from hlojit.ir.ops import is_built_in
 from hlojit.ir.ops.definition import Trait
 from hlojit.ir.ops.views import CompareView
 from hlojit.ir.passes.graph_facts import constant_of
@@ -50,11 +51,19 @@ def counters_of(loop: Instruction) -> tuple[Counter, ...]:
     for position, limit in limits.items():
         argument = body.arguments[position]
         element = argument.tensor_type.element_type
-        begin, step = integer_range(loop.operands[position]), step_of(body.returned[position], argument, opened)
+        begin, step = (
+            integer_range(loop.operands[position], surely=True),
+            step_of(body.returned[position], argument, opened),
+        )
         if begin is None or step is None or not isinstance(element, IntegerType) or limit + step > element.maximum:
             continue
         found.append(Counter(position, begin[0], max(limit, begin[0]), step))
     return tuple(found)
+
+
+def surely(instruction: Instruction, trait: Trait) -> bool:
+    """Whether an op is what a trait says: LLVM leaves clamps out for it, so that no plugin's word counts."""
+    return trait in instruction.op.traits and is_built_in(instruction.op)
 
 
 @final
@@ -71,7 +80,7 @@ class Opened:
             producer = value.producer
             if value in self._outside:
                 value = self._outside[value]
-            elif producer is not None and Trait.FUSION in producer.op.traits and self._opens(producer):
+            elif producer is not None and surely(producer, Trait.FUSION) and self._opens(producer):
                 (region,) = producer.regions
                 self._outside.update(zip(region.arguments, producer.operands))
                 value = region.returned[producer.results.index(value)]
@@ -89,15 +98,15 @@ def _limits(predicate: Value, positions: dict[Value, int], opened: Opened) -> It
         producer = opened(work.pop()).producer
         if producer is None:
             continue
-        if Trait.CONJUNCTION in producer.op.traits:
+        if surely(producer, Trait.CONJUNCTION):
             work += producer.operands
-        elif Trait.COMPARISON in producer.op.traits:
+        elif surely(producer, Trait.COMPARISON):
             lhs, rhs = map(opened, producer.operands)
             view = CompareView.of(producer)
             direction = view.direction
             if rhs in positions:
                 lhs, rhs, direction = rhs, lhs, view.mirrored
-            limit = integer_range(rhs)
+            limit = integer_range(rhs, surely=True)
             if lhs in positions and limit is not None and direction in ("LT", "LE"):
                 yield positions[lhs], limit[1] - (direction == "LT")
 
@@ -105,7 +114,7 @@ def _limits(predicate: Value, positions: dict[Value, int], opened: Opened) -> It
 def step_of(value: Value, argument: Value, opened: Opened) -> int | None:
     """By what positive constant a carried value grows."""
     producer = opened(value).producer
-    if producer is None or Trait.ADDS not in producer.op.traits:
+    if producer is None or not surely(producer, Trait.ADDS):
         return None
     operands = [opened(each) for each in producer.operands]
     if argument not in operands:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import hlojit
 import numpy as np
 import pytest
 from hlojit.ir import evaluate
+from hlojit.ir.ops.definition import Trait
+from hlojit.lowering.affine_indices import affine_loop
 from hlojit.lowering.counted_loops import Counter, counters_of
 
 LOOP = """func.func @main(%%n: tensor<{type}>, %%x: tensor<10xf32>) -> (tensor<{type}>, tensor<f32>) {{
@@ -99,3 +103,20 @@ def test_indices_outside_are_clamped_as_before(changes: dict[str, str]) -> None:
     x, n = np.arange(10, dtype=np.float32), np.array(5, np.uint8 if "type" in changes else np.int32)
     for given, expected in zip(hlojit.compile(text)(n, x), evaluate(hlojit.parse(text), n, x)):
         np.testing.assert_array_equal(given, expected)
+
+
+def test_what_plugins_say_of_their_ops_counts_for_nothing() -> None:
+    """LLVM leaves out clamps for what is found here: a record that says it adds, or what its results are between, may be wrong."""
+    module = hlojit.parse(LOOP.format(**PLAIN))
+    (loop,) = [each for each in module.walk() if each.op.host_role == "loop"]
+    assert counters_of(loop)
+    for kind in (Trait.ADDS, Trait.COMPARISON, Trait.CONJUNCTION):
+        marked = [each for each in module.walk() if kind in each.op.traits]
+        own = [each.op for each in marked]
+        for each in marked:
+            each.op = dataclasses.replace(each.op)
+        assert not counters_of(loop)
+        assert affine_loop(loop) is None
+        for each, record in zip(marked, own, strict=True):
+            each.op = record
+    assert counters_of(loop)

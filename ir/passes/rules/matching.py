@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops import is_built_in
 from hlojit.ir.ops.definition import ValueRange
 from hlojit.ir.passes.graph_facts import constant_of, splat_of
 from hlojit.ir.types import TensorType
@@ -150,8 +151,11 @@ _DEEPEST: Final = 6
 _LARGEST_CONSTANT: Final = 4096
 
 
-def integer_range(value: Value, depth: int = 0) -> ValueRange | None:
-    """Bounds (both included) of the elements of an integer tensor, or None where nothing is known."""
+def integer_range(value: Value, depth: int = 0, *, surely: bool = False) -> ValueRange | None:
+    """Bounds (both included) of the elements of an integer tensor, or None where nothing is known.
+
+    ``surely``: as hlojit's own records say, and no plugin's.
+    """
     element = element_of(value)
     if not isinstance(element, IntegerType):
         return None
@@ -165,8 +169,8 @@ def integer_range(value: Value, depth: int = 0) -> ValueRange | None:
     owner = value.owner
     if depth >= _DEEPEST or not isinstance(owner, Instruction):
         return None
-    rule = owner.op.value_range
-    found = None if rule is None else rule(owner, lambda operand: integer_range(operand, depth + 1))
+    rule = owner.op.value_range if not surely or is_built_in(owner.op) else None
+    found = None if rule is None else rule(owner, lambda operand: integer_range(operand, depth + 1, surely=surely))
     if found is None or found[0] < limits[0] or found[1] > limits[1]:
         return None  # it may wrap around
     return found
